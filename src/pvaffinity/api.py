@@ -1,0 +1,265 @@
+"""A thin client of the API server: plain dictionaries in and out, refusals as :class:`ApiError`.
+
+Built on the official ``kubernetes`` client for kubeconfigs, credentials (exec plugins included) and TLS; requests are
+made on its connection pool, so that the content type and the body on the wire are exactly the ones a test names.
+Every write asks for strict field validation: a misspelt field is an error, not silence.
+"""
+
+from __future__ import annotations
+
+__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Api", "Response"]
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import tenacity
+import urllib3
+from kubernetes import client, config
+
+from pvaffinity.errors import ApiError, UserError
+from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+_TRANSPORT = (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What the server answered: HTTP status, decoded body and ``Warning`` headers."""
+
+    code: int
+    body: Obj
+    warnings: tuple[str, ...]
+
+
+class Api:
+    """One identity's view of one API server. Safe to use from several threads.
+
+    Args:
+        api_client: a configured client of the ``kubernetes`` package.
+        identity: who this is, for messages.
+    """
+
+    def __init__(self, api_client: client.ApiClient, identity: str = "admin") -> None:
+        self._client = api_client
+        self._pool: urllib3.PoolManager = api_client.rest_client.pool_manager
+        self.identity = identity
+        self.server: str = api_client.configuration.host
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path, context: str | None = None, *, identity: str = "admin") -> Api:
+        """Connect with a kubeconfig file.
+
+        Raises:
+            UserError: the file cannot be read or names no such context.
+        """
+        settings = client.Configuration()
+        settings.connection_pool_maxsize = 64
+        try:
+            config.load_kube_config(str(path), context, client_configuration=settings, persist_config=False)
+        except (config.ConfigException, OSError, ValueError) as error:
+            fix = f"check it with: kubectl --kubeconfig {path} config view"
+            raise UserError(f"kubeconfig {path} cannot be used: {error}".splitlines()[0], fix) from error
+        return cls(client.ApiClient(settings), identity)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "pvaffinity"}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+        return headers
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+    ) -> Response:
+        """Send one request; ``timeout`` is in seconds and bounds the whole answer.
+
+        Reads are tried again after a broken connection, writes only if the connection was never made.
+
+        Raises:
+            ApiError: the server refused; code, reason and causes are the server's.
+        """
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = self._headers()
+        if body is not None:
+            headers["Content-Type"] = content_type
+        again: tuple[type[Exception], ...] = _TRANSPORT if method == "GET" else (urllib3.exceptions.NewConnectionError,)
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(again),
+            stop=tenacity.stop_after_attempt(4),
+            wait=tenacity.wait_exponential(0.1, max=1),
+            reraise=True,
+        ):
+            with attempt:
+                answer = self._pool.request(
+                    method,
+                    url,
+                    body=None if body is None else json.dumps(body).encode(),
+                    headers=headers,
+                    timeout=timeout,
+                    retries=False,
+                )
+        decoded = _decode(answer.data)
+        if answer.status >= 400:
+            raise ApiError.from_status(answer.status, decoded)
+        return Response(answer.status, decoded, tuple(answer.headers.getlist("Warning")))
+
+    def get(self, ref: Ref) -> Obj:
+        """Read one object.
+
+        Raises:
+            ApiError: 404 NotFound among others.
+        """
+        return self.request("GET", ref.path).body
+
+    def find(self, ref: Ref) -> Obj | None:
+        """Read one object, or None where the server says 404."""
+        try:
+            return self.get(ref)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def list(
+        self, kind: str, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
+    ) -> list[Obj]:
+        """Read a collection; every item carries its kind and apiVersion (the server omits them in lists)."""
+        body = self.request("GET", collection_path(kind, namespace), query=_selectors(labels, fields)).body
+        stamp = {"apiVersion": KINDS[kind].api_version, "kind": kind}
+        return [{**stamp, **item} for item in body.get("items") or ()]
+
+    def create(self, obj: Mapping[str, Any], **query: str) -> Obj:
+        """POST a whole object (kind, metadata.name and, where namespaced, metadata.namespace are needed)."""
+        metadata = obj["metadata"]
+        path = collection_path(obj["kind"], metadata.get("namespace"))
+        whole = {"apiVersion": KINDS[obj["kind"]].api_version, **obj}
+        return self.request("POST", path, whole, query={"fieldValidation": "Strict", **query}).body
+
+    def replace(self, obj: Mapping[str, Any], **query: str) -> Response:
+        """PUT a whole object; without ``metadata.resourceVersion`` it overwrites (PVs allow unconditional update)."""
+        return self.request("PUT", ref_of(obj).path, dict(obj), query={"fieldValidation": "Strict", **query})
+
+    def patch(
+        self, ref: Ref, body: Any, content_type: str = MERGE_PATCH, subresource: str = "", **query: str
+    ) -> Response:
+        """PATCH one object with the given patch type (see the constants of this module)."""
+        path = ref.path + (f"/{subresource}" if subresource else "")
+        options = {"fieldValidation": "Strict", **query}
+        return self.request("PATCH", path, body, content_type=content_type, query=options)
+
+    def delete(self, ref: Ref, *, grace_seconds: int | None = None, propagation: str = "Background") -> bool:
+        """Ask for deletion; False where the object was already gone."""
+        options: Obj = {"propagationPolicy": propagation}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        try:
+            self.request("DELETE", ref.path, options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True
+
+    def watch(
+        self,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        labels: str | None = None,
+        fields: str | None = None,
+        seconds: int = 30,
+        stop: WatchStop | None = None,
+    ) -> Iterator[tuple[str, Obj]]:
+        """Yield ``(type, object)`` until the server ends the stream, at the latest after ``seconds``.
+
+        The end of a stream is no news about the object: look again. A stalled connection ends the stream a little
+        after ``seconds`` instead of hanging. ``stop.close()`` from another thread ends it at once.
+
+        Raises:
+            ApiError: the server refused; 410 Expired asks for a new list.
+        """
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, seconds)),
+            **({"resourceVersion": resource_version} if resource_version else {}),
+            **_selectors(labels, fields),
+        }
+        answer = self._pool.request(
+            "GET",
+            f"{self.server}{collection_path(kind, namespace)}?{urlencode(query)}",
+            headers=self._headers(),
+            timeout=urllib3.Timeout(connect=10, read=seconds + 5),
+            preload_content=False,
+            retries=False,
+        )
+        if stop is not None:
+            stop.attach(answer)
+        try:
+            if answer.status >= 400:
+                raise ApiError.from_status(answer.status, _decode(answer.data))
+            for line in _lines(answer):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise ApiError.from_status(500, event["object"])
+                if event["type"] != "BOOKMARK":
+                    yield event["type"], event["object"]
+        except (*_TRANSPORT, ValueError, AttributeError):
+            return  # a cut or closed connection: the caller looks again
+        finally:
+            answer.release_conn()
+            answer.close()
+
+
+class WatchStop:
+    """Lets one thread end another thread's watch at once."""
+
+    def __init__(self) -> None:
+        self._answer: urllib3.BaseHTTPResponse | None = None
+        self.closed = False
+
+    def attach(self, answer: urllib3.BaseHTTPResponse) -> None:
+        """Called by the watch when its stream is open."""
+        self._answer = answer
+        if self.closed:
+            answer.shutdown()
+
+    def close(self) -> None:
+        """End the stream now; the watch's iterator finishes without an error."""
+        self.closed = True
+        if self._answer is not None:
+            self._answer.shutdown()
+
+
+def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    rest = b""
+    for chunk in answer.stream(65536, decode_content=True):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in whole if line.strip())
+
+
+def _selectors(labels: str | None, fields: str | None) -> dict[str, str]:
+    return {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}
+
+
+def _decode(data: bytes) -> Obj:
+    try:
+        decoded = json.loads(data)
+    except ValueError:
+        return {"message": data.decode(errors="replace")[:500]}
+    return decoded if isinstance(decoded, dict) else {"value": decoded}

@@ -1,0 +1,1 @@
+"""Where clusters come from: one small protocol, one module per provider."""

@@ -1,0 +1,139 @@
+"""The protocol every provider serves: create, attach to, and delete a cluster, and a few optional powers.
+
+A cluster is a value: (provider, Kubernetes release, configuration). What a provider makes of it is a
+:class:`Cluster`, described by a small JSON file in the cluster's own directory, so that any process of the session can
+attach to it by path alone.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Cluster", "ClusterSpec", "Power", "Progress", "Provider", "quiet"]
+
+import enum
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pvaffinity.clusterconfig import ClusterConfig
+from pvaffinity.versions import Release
+
+Progress = Callable[[str], None]
+"""Told one short line whenever a long piece of work moves on."""
+
+
+def quiet(line: str) -> None:
+    """A :data:`Progress` that says nothing."""
+
+
+class Power(enum.StrEnum):
+    """What a provider can do beyond creating and deleting; tests name them in ``@pytest.mark.requires(...)``."""
+
+    RESTART_KUBELET = "restart-kubelet"
+    COMPONENT_LOGS = "component-logs"
+    CONTAINER_IO = "container-io"
+    NODE_LABELS = "node-labels"
+    KUBECTL = "kubectl"
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """What is wanted."""
+
+    provider: str
+    release: Release
+    config: ClusterConfig
+
+    @property
+    def id(self) -> str:
+        """Short and unique within a session, and what a test id shows: ``1.37-gate-on``."""
+        return f"{self.release.minor}-{self.config.name}"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that exists.
+
+    Attributes:
+        name: unique on this machine.
+        directory: everything the provider keeps for it; removed with the cluster.
+        kubeconfig: an administrator's kubeconfig, owned by us.
+        kubectl: path of a kubectl of the cluster's version, or None.
+        powers: see :class:`Power`.
+        logs: directory in which component logs can be read while the cluster lives, or None.
+        notes: facts for the report, such as start-up seconds.
+    """
+
+    name: str
+    provider: str
+    version: str
+    config: str
+    directory: Path
+    kubeconfig: Path
+    kubectl: Path | None
+    powers: frozenset[Power]
+    logs: Path | None = None
+    notes: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def save(self) -> None:
+        """Write ``cluster.json`` into the cluster's directory, whole or not at all."""
+        data = asdict(self)
+        for key in ("directory", "kubeconfig", "kubectl", "logs"):
+            data[key] = str(data[key]) if data[key] else None
+        data["powers"] = sorted(self.powers)
+        temporary = self.directory / ".cluster.json"
+        temporary.write_text(json.dumps(data, indent=1))
+        temporary.replace(self.directory / "cluster.json")
+
+    @classmethod
+    def load(cls, directory: Path) -> Cluster:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            OSError: there is no such file.
+        """
+        data = json.loads((directory / "cluster.json").read_text())
+        for key in ("directory", "kubeconfig", "kubectl", "logs"):
+            data[key] = Path(data[key]) if data[key] else None
+        data["powers"] = frozenset(Power(p) for p in data["powers"])
+        return cls(**data)
+
+
+class Provider(Protocol):
+    """One way to have a cluster."""
+
+    name: str
+
+    def check(self, spec: ClusterSpec, progress: Progress = quiet) -> None:
+        """Fail early, before anything is created.
+
+        Raises:
+            UserError: this machine cannot run the cluster; says what to do.
+        """
+
+    def create(self, spec: ClusterSpec, name: str, directory: Path, owner: int, progress: Progress = quiet) -> Cluster:
+        """Create the cluster and return when it is usable: nodes Ready, ServiceAccounts there.
+
+        Args:
+            spec: what is wanted.
+            name: unique on this machine.
+            directory: exists, is empty and is the cluster's own.
+            owner: the process whose end ends the cluster, however it ends.
+            progress: told what is going on.
+
+        Raises:
+            UserError: it did not start; says which part and shows the end of its log. Half a start is undone.
+        """
+
+    def delete(self, cluster: Cluster, progress: Progress = quiet) -> None:
+        """Delete the cluster and everything it kept. Deleting twice is not an error."""
+
+    def stop_kubelet(self, cluster: Cluster, node: str) -> None:
+        """Stop one node's kubelet (Power.RESTART_KUBELET); containers keep running."""
+
+    def start_kubelet(self, cluster: Cluster, node: str) -> None:
+        """Start it again, with its state kept."""
+
+    def export_logs(self, cluster: Cluster, destination: Path) -> None:
+        """Copy component logs into a directory (Power.COMPONENT_LOGS)."""

@@ -1,0 +1,101 @@
+"""Which Kubernetes releases there are, read from ``clusterconfigs/versions.toml``."""
+
+from __future__ import annotations
+
+__all__ = ["Release", "Versions", "clusterconfigs_dir", "load_versions"]
+
+import difflib
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pvaffinity.errors import UserError
+
+
+@dataclass(frozen=True, order=True)
+class Release:
+    """One Kubernetes release the project can run.
+
+    Attributes:
+        minor: such as ``1.37``, the way tests and options name it.
+        version: such as ``1.37.2``, what is fetched or built.
+        has_gate: whether the release knows the gate MutablePVNodeAffinity at all.
+    """
+
+    key: tuple[int, ...]
+    minor: str
+    version: str
+    has_gate: bool
+
+    def __str__(self) -> str:
+        return self.version
+
+
+@dataclass(frozen=True)
+class Versions:
+    """All releases, oldest first, and the etcd that goes with them."""
+
+    releases: tuple[Release, ...]
+    etcd: str
+    next: Release | None
+
+    @property
+    def newest(self) -> Release:
+        """The newest final release: the default of every command."""
+        return self.releases[-1]
+
+    def find(self, wanted: str) -> Release:
+        """Resolve ``1.37``, ``v1.37``, ``1.37.1`` or ``next``.
+
+        Raises:
+            UserError: no such release is known.
+        """
+        text = wanted.strip().removeprefix("v")
+        if text == "next" and self.next:
+            return self.next
+        known = [*self.releases, *([self.next] if self.next else [])]
+        for release in known:
+            if text in (release.minor, release.version):
+                return release
+        match = re.fullmatch(r"(\d+\.\d+)\.\d+(?:-[a-z]+\.\d+)?", text)
+        if match:
+            for release in known:
+                if release.minor == match[1]:
+                    return _release(release.minor, text, release.has_gate)
+        close = difflib.get_close_matches(text, [r.minor for r in known], 1)
+        raise UserError(
+            f"unknown Kubernetes version {wanted!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            f"use one of {', '.join(r.minor for r in self.releases)}, a patch release of these, next, or all",
+        )
+
+
+def _release(minor: str, version: str, gate: bool) -> Release:
+    return Release(tuple(int(n) for n in re.findall(r"\d+", version)), minor, version, gate)
+
+
+def clusterconfigs_dir() -> Path:
+    """The directory with the cluster configurations: the source tree's, or the copy inside an installed wheel."""
+    package = Path(__file__).resolve().parent
+    inside = package / "clusterconfigs"
+    return inside if inside.is_dir() else package.parents[1] / "clusterconfigs"
+
+
+def load_versions(path: Path | None = None) -> Versions:
+    """Read ``versions.toml``.
+
+    Raises:
+        UserError: the file is missing or malformed.
+    """
+    path = path or clusterconfigs_dir() / "versions.toml"
+    try:
+        data = tomllib.loads(path.read_text())
+        releases = tuple(sorted(_release(r["minor"], r["version"], r["gate"]) for r in data["release"]))
+        ahead = data.get("next")
+        return Versions(
+            releases, data["etcd"], _release(ahead["minor"], ahead["version"], ahead["gate"]) if ahead else None
+        )
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} cannot be used: {error!r}", "restore it: git checkout clusterconfigs/versions.toml"
+        ) from error
