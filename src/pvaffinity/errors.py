@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["ApiError", "UserError"]
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -33,13 +33,13 @@ class UserError(Exception):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Cause:
     """One entry of ``Status.details.causes`` (k8s.io/apimachinery ``metav1.StatusCause``)."""
 
     reason: str
     field: str
-    message: str = field(compare=False, default="")
+    message: str = dataclasses.field(compare=False, default="")
 
 
 class ApiError(Exception):
