@@ -7,8 +7,9 @@ Every write asks for strict field validation: a misspelt field is an error, not 
 
 from __future__ import annotations
 
-__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Api", "Response"]
+__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "TRANSPORT_ERRORS", "Api", "Response", "WatchStop"]
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-_TRANSPORT = (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError)
+TRANSPORT_ERRORS = (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError)
+"""What a request raises where no answer came: no news about the object."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ class Api:
         headers = self._headers()
         if body is not None:
             headers["Content-Type"] = content_type
-        again: tuple[type[Exception], ...] = _TRANSPORT if method == "GET" else (urllib3.exceptions.NewConnectionError,)
+        again: tuple[type[Exception], ...] = (
+            TRANSPORT_ERRORS if method == "GET" else (urllib3.exceptions.NewConnectionError,)
+        )
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(again),
             stop=tenacity.stop_after_attempt(4),
@@ -138,9 +142,22 @@ class Api:
         self, kind: str, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
     ) -> list[Obj]:
         """Read a collection; every item carries its kind and apiVersion (the server omits them in lists)."""
-        body = self.request("GET", collection_path(kind, namespace), query=_selectors(labels, fields)).body
+        return self.snapshot(kind, namespace, labels=labels, fields=fields)[0]
+
+    def snapshot(
+        self,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        timeout: float = 30.0,
+    ) -> tuple[list[Obj], str]:
+        """:meth:`list` and the resourceVersion to watch from; ``timeout`` in seconds."""
+        path = collection_path(kind, namespace)
+        body = self.request("GET", path, query=_selectors(labels, fields), timeout=timeout).body
         stamp = {"apiVersion": KINDS[kind].api_version, "kind": kind}
-        return [{**stamp, **item} for item in body.get("items") or ()]
+        return [{**stamp, **item} for item in body.get("items") or ()], body["metadata"]["resourceVersion"]
 
     def create(self, obj: Mapping[str, Any], **query: str) -> Obj:
         """POST a whole object (kind, metadata.name and, where namespaced, metadata.namespace are needed)."""
@@ -219,11 +236,11 @@ class Api:
                     raise ApiError.from_status(500, event["object"])
                 if event["type"] != "BOOKMARK":
                     yield event["type"], event["object"]
-        except (*_TRANSPORT, ValueError, AttributeError):
+        except (*TRANSPORT_ERRORS, ValueError, AttributeError):
             return  # a cut or closed connection: the caller looks again
         finally:
+            answer.close()  # first: a connection with unread events must not be used again
             answer.release_conn()
-            answer.close()
 
 
 class WatchStop:
@@ -237,13 +254,14 @@ class WatchStop:
         """Called by the watch when its stream is open."""
         self._answer = answer
         if self.closed:
-            answer.shutdown()
+            self.close()
 
     def close(self) -> None:
         """End the stream now; the watch's iterator finishes without an error."""
         self.closed = True
         if self._answer is not None:
-            self._answer.shutdown()
+            with contextlib.suppress(RuntimeError, ValueError, OSError):  # it has ended already
+                self._answer.shutdown()
 
 
 def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
