@@ -1,0 +1,107 @@
+"""Setting the stage of a race: volumes with their bound claims, prepared in bulk, and taken away again."""
+
+from __future__ import annotations
+
+__all__ = ["Stage"]
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pvaffinity import manifests
+from pvaffinity.api import Api
+from pvaffinity.objects import Obj, Ref, collection_path
+from pvaffinity.races.observe import Observer, SweepError, await_all
+
+_WRITERS = 6
+
+
+class Stage:
+    """Makes volumes, claims and pods of one race, all of them with its label.
+
+    Args:
+        api: an administrator.
+        namespace: exists and is usable.
+        labels: put on every object, beside the race's own.
+        race: a name no other race has; object names begin with it.
+        image: of the pods, which only have to stay up.
+    """
+
+    def __init__(self, api: Api, namespace: str, labels: Mapping[str, str], race: str, image: str) -> None:
+        self.api, self.namespace, self.race, self.image = api, namespace, race, image
+        self._labels = {manifests.MARK: namespace, **labels, "pvaffinity.dev/race": race}
+        self.selector = f"pvaffinity.dev/race={race}"
+
+    def prepare(self, names: Sequence[str], node_affinity: Mapping[str, Any]) -> None:
+        """Create volumes and claims, and wait until each claim is bound to its own volume.
+
+        A volume is reserved by its claimRef and must be Available before its claim comes, else the two controllers'
+        writes may conflict and the next try is a resync away.
+
+        Raises:
+            SweepError: they are not bound in time: 60 s plus half a second for each.
+        """
+        seconds = 60 + 0.5 * len(names)
+        self._each(names, lambda name: self._volume(name, node_affinity))
+        self._await("PersistentVolume", names, "Available", seconds)
+        self._each(names, lambda name: manifests.claim(Ref("PersistentVolumeClaim", name, self.namespace), name))
+        self._await("PersistentVolumeClaim", names, "Bound", seconds)
+        self._await("PersistentVolume", names, "Bound", seconds)
+
+    def pod(self, name: str) -> Obj:
+        """The pod that uses the volume of the same name."""
+        pod = manifests.pod(Ref("Pod", name, self.namespace), [name])
+        pod["spec"]["containers"][0]["image"] = self.image
+        return self._labelled(pod)
+
+    def stored_affinities(self) -> dict[str, Any]:
+        """``spec.nodeAffinity`` of every volume, by name, in one list."""
+        volumes = self.api.list("PersistentVolume", labels=self.selector)
+        return {volume["metadata"]["name"]: volume["spec"].get("nodeAffinity") for volume in volumes}
+
+    def remove_pods(self, names: Sequence[str], observer: Observer, seconds: float = 60) -> None:
+        """Delete the race's pods and wait until the named ones are gone.
+
+        Raises:
+            SweepError: some are still there.
+        """
+        self._delete("Pod", grace=1)
+        if not observer.wait(names, lambda seen: seen.gone, seconds):
+            left = [name for name in names if not observer.take(name).gone]
+            raise SweepError(f"{len(left)} pods of the race were not gone within {seconds:g} s: {', '.join(left[:3])}")
+
+    def clear(self) -> None:
+        """Delete everything the race made, pods first; volumes and claims go when nobody uses them any more."""
+        self._delete("Pod", grace=0)
+        self._delete("PersistentVolumeClaim")
+        self._delete("PersistentVolume")
+
+    def _delete(self, kind: str, grace: int | None = None) -> None:
+        namespace = None if kind == "PersistentVolume" else self.namespace
+        options: Obj = {"propagationPolicy": "Background"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        query = {"labelSelector": self.selector}
+        self.api.request("DELETE", collection_path(kind, namespace), options, query=query, timeout=120)
+
+    def _volume(self, name: str, node_affinity: Mapping[str, Any]) -> Obj:
+        claim = Ref("PersistentVolumeClaim", name, self.namespace)
+        volume = manifests.persistent_volume(name, node_affinity, mark=self.namespace, claim_ref=claim)
+        volume["spec"]["hostPath"] = {"path": "/tmp"}  # there on every node, so that nothing is left behind
+        return volume
+
+    def _labelled(self, obj: Obj) -> Obj:
+        obj["metadata"]["labels"] = {**obj["metadata"].get("labels", {}), **self._labels}
+        return obj
+
+    def _each(self, names: Iterable[str], build: Callable[[str], Obj]) -> None:
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            list(pool.map(lambda name: self.api.create(self._labelled(build(name))), names))
+
+    def _await(self, kind: str, names: Sequence[str], phase: str, seconds: float) -> None:
+        namespace = None if kind == "PersistentVolume" else self.namespace
+
+        def met(obj: Obj) -> bool:
+            return bool((obj.get("status") or {}).get("phase") == phase)
+
+        await_all(self.api, kind, namespace, names, met, labels=self.selector, seconds=seconds, what=phase)
