@@ -138,12 +138,6 @@ class Api:
                 return None
             raise
 
-    def list(
-        self, kind: str, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
-    ) -> list[Obj]:
-        """Read a collection; every item carries its kind and apiVersion (the server omits them in lists)."""
-        return self.snapshot(kind, namespace, labels=labels, fields=fields)[0]
-
     def snapshot(
         self,
         kind: str,
@@ -158,6 +152,12 @@ class Api:
         body = self.request("GET", path, query=_selectors(labels, fields), timeout=timeout).body
         stamp = {"apiVersion": KINDS[kind].api_version, "kind": kind}
         return [{**stamp, **item} for item in body.get("items") or ()], body["metadata"]["resourceVersion"]
+
+    def list(
+        self, kind: str, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
+    ) -> list[Obj]:
+        """Read a collection; every item carries its kind and apiVersion (the server omits them in lists)."""
+        return self.snapshot(kind, namespace, labels=labels, fields=fields)[0]
 
     def create(self, obj: Mapping[str, Any], **query: str) -> Obj:
         """POST a whole object (kind, metadata.name and, where namespaced, metadata.namespace are needed)."""
