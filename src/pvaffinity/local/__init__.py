@@ -1,0 +1,1 @@
+"""The embedded provider: real Kubernetes components on this machine, without root and without a container engine."""
