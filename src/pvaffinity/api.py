@@ -129,6 +129,19 @@ class Api:
         """
         return self.request("GET", ref.path).body
 
+    def text(self, path: str, *, timeout: float = 30.0) -> str:
+        """GET something that is no JSON object, such as ``/metrics``; ``timeout`` in seconds.
+
+        Raises:
+            ApiError: the server refused.
+        """
+        answer = self._pool.request(
+            "GET", f"{self.server}{path}", headers={**self._headers(), "Accept": "*/*"}, timeout=timeout, retries=False
+        )
+        if answer.status >= 400:
+            raise ApiError.from_status(answer.status, _decode(answer.data))
+        return answer.data.decode(errors="replace")
+
     def find(self, ref: Ref) -> Obj | None:
         """Read one object, or None where the server says 404."""
         try:

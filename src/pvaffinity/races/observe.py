@@ -1,11 +1,11 @@
 """Watching the pods of a race: who was bound where at which version, who ran, who was refused.
 
-A binding's resourceVersion is that of the first version of the pod that has ``spec.nodeName``. A watch shows it: events are
-not coalesced. etcd delivers every revision of a key in order (etcd.io/docs/latest/learning/api_guarantees, "Reliable: a
-sequence of events will never drop any subsequence of events"), and the API server closes a watcher that cannot keep
-up instead of skipping events (k8s.io/apiserver pkg/storage/cacher/cache_watcher.go, ``cacheWatcher.add``). A stream that
-ends is resumed at the last version seen; only after 410 Expired, and a new list, may a version have been missed; then
-the binding's version is left unknown.
+A binding's resourceVersion is that of the first version of the pod that has ``spec.nodeName``. A watch shows it:
+events are not coalesced. etcd delivers every revision of a key in order (etcd.io/docs/latest/learning/api_guarantees,
+"Reliable: a sequence of events will never drop any subsequence of events"), and the API server closes a watcher that
+cannot keep up instead of skipping events (k8s.io/apiserver pkg/storage/cacher/cache_watcher.go,
+``cacheWatcher.add``). A stream that ends is resumed at the last version seen; only after 410 Expired, and a new list,
+may a version have been missed; then the binding's version is left unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from pvaffinity.api import Api, WatchStop
 from pvaffinity.errors import ApiError
-from pvaffinity.objects import Obj, collection_path
+from pvaffinity.objects import Obj
 from pvaffinity.verdicts import Binding, Fate, Warned
 
 LISTED = "LISTED"
@@ -45,13 +45,11 @@ def follow(
 
     ``listed`` is called after each list; a second list means that changes in between may have been missed.
     """
-    selectors = {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}
     version = ""
     while not stop.closed:
         if not version:
-            body = api.request("GET", collection_path(kind, namespace), query=selectors).body
-            version = body["metadata"]["resourceVersion"]
-            for item in body.get("items") or ():
+            items, version = api.snapshot(kind, namespace, labels=labels, fields=fields)
+            for item in items:
                 yield LISTED, item
             listed()
         try:

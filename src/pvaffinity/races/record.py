@@ -76,7 +76,12 @@ class Summary:
     seconds: float
 
     @property
-    def total(self) -> Mapping[Verdict, int]:
+    def total(self) -> int:
+        """All rounds, those that hit no step included."""
+        return sum(self.totals.values())
+
+    @property
+    def totals(self) -> Mapping[Verdict, int]:
         """Rounds by verdict over all steps and outside of them."""
         total: Counter[Verdict] = Counter(dict.fromkeys(Verdict, 0))
         for counts in (*(step.counts for step in self.steps), self.outside):
@@ -122,7 +127,7 @@ class Summary:
             rows.append(
                 ["outside", "", *(str(self.outside[v] or "·") for v in Verdict), str(sum(self.outside.values())), ""]
             )
-        rows.append(["all", "", *(str(self.total[v]) for v in Verdict), str(sum(self.total.values())), ""])
+        rows.append(["all", "", *(str(self.totals[v]) for v in Verdict), str(self.total), ""])
         widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
         lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (head, *rows)]
         lines += [f"round {h.name} at {_ms(h.offset_ms)}: {j}" for h, j in self.failures]
@@ -139,9 +144,13 @@ class Record:
     seconds: float = 0.0
     notes: Mapping[str, str] = field(default_factory=dict)
 
+    def judgements(self) -> list[Judgement]:
+        """Every history judged now, by the rules of this version."""
+        return [judge(history) for history in self.histories]
+
     def summary(self) -> Summary:
-        """Judge every history now, by the rules of this version."""
-        judged = [(history, judge(history)) for history in self.histories]
+        """Judge and count."""
+        judged = list(zip(self.histories, self.judgements(), strict=True))
         per_step: dict[float, list[tuple[History, Judgement]]] = {offset: [] for offset in self.offsets_ms}
         outside: list[tuple[History, Judgement]] = []
         for history, judgement in judged:

@@ -16,10 +16,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
-import urllib3
-
 from pvaffinity.affinity import Affinity
-from pvaffinity.api import MERGE_PATCH, Api
+from pvaffinity.api import MERGE_PATCH, TRANSPORT_ERRORS, Api
 from pvaffinity.errors import ApiError
 from pvaffinity.manifests import IMAGE
 from pvaffinity.objects import Obj, Ref
@@ -203,7 +201,7 @@ def _timed(request: Callable[[], Obj], errors: list[ApiError]) -> Write:
     except ApiError as error:
         errors.append(error)
         return Write(sent)
-    except (urllib3.exceptions.HTTPError, OSError):
+    except TRANSPORT_ERRORS:
         return Write(sent)  # no answer: it may or may not have been stored, and the judge will say so
     return Write(sent, time.monotonic_ns(), int(stored["metadata"]["resourceVersion"]))
 
