@@ -1,7 +1,7 @@
 """Writes ``cri_pb2.py`` and ``cri_pb2.pyi`` from ``cri.proto``; for developers, needs grpcio-tools.
 
 protoc's own Python output is tied to the protobuf release that made it. Committed here is the compiled descriptor
-instead, loaded through protobuf's public API (``descriptor_pool``, ``message_factory``), which serves every release that
+instead, loaded through protobuf's public API (``descriptor_pool``, ``message_factory``): it serves every release that
 the project admits and keeps the messages in a pool of their own. The type stub is protoc's.
 
     python -m pvaffinity.local.cri.compile_proto
@@ -43,7 +43,7 @@ def compile_descriptor(out: Path) -> descriptor_pb2.FileDescriptorProto:
         ImportError: grpcio-tools is not installed.
         RuntimeError: protoc refused the file; it has said why on stderr.
     """
-    from grpc_tools import protoc
+    from grpc_tools import protoc  # type: ignore[import-untyped]  # for developers only
 
     well_known = importlib.resources.files("grpc_tools") / "_proto"
     descriptor_file = out / "cri.binpb"

@@ -77,11 +77,8 @@ class StatsService:
             labels=sandbox.config.labels,
             annotations=sandbox.config.annotations,
         )
-        containers = [
-            self._of_container(container)
-            for container in self._node.containers(sandbox=sandbox.id)
-            if container.running
-        ]
+        running = self._node.containers(state=pb.CONTAINER_RUNNING, sandbox=sandbox.id)
+        containers = [self._of_container(container) for container in running]
         now = time.time_ns()
         return pb.PodSandboxStats(
             attributes=attributes,
