@@ -1,0 +1,87 @@
+"""How long each kind of wait may take, and why: a table, so that no test carries a number of its own."""
+
+from __future__ import annotations
+
+__all__ = ["BUDGETS", "Budget", "budget_of"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One entry of the table.
+
+    Attributes:
+        name: how tests and messages call it.
+        seconds: how long a wait may take.
+        kind: ``standard`` where the number follows from Kubernetes itself and exceeding it is a finding; ``patience``
+            where it only allows for slow machines.
+        awaited: what is waited for.
+        source: where the number comes from.
+    """
+
+    name: str
+    seconds: float
+    kind: Literal["standard", "patience"]
+    awaited: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s (budget: {self.name})"
+
+
+_TABLE = (
+    Budget("api", 10, "patience", "a write shows in the next reads and watches", "etcd and watch cache: milliseconds"),
+    Budget(
+        "bind", 30, "patience", "the PV controller moves a volume or claim to its phase", "15 s resync at its default"
+    ),
+    Budget(
+        "schedule",
+        30,
+        "standard",
+        "the scheduler tries a pod, or tries it again after a volume changed",
+        "retry on the event, back-off of 10 s at most; far below the 5 min after which it retries without cause "
+        "(kubernetes pkg/scheduler/backend/queue, DefaultPodMaxInUnschedulablePodsDuration)",
+    ),
+    Budget("start", 60, "patience", "a pod is scheduled and its containers run", "image present; mounts are retried"),
+    Budget(
+        "mount-event", 30, "patience", "the kubelet reports a refused mount", "first try at once, retries from 0.5 s"
+    ),
+    Budget("deletion", 60, "patience", "an object is deleted, finalizers and all", "grace period of 30 s at most"),
+    Budget(
+        "recover-quick",
+        60,
+        "patience",
+        "a stuck pod runs after its node's labels were put right, it was made anew or its kubelet restarted",
+        "seconds where mounting had just failed; the mount back-off doubles from 0.5 s",
+    ),
+    Budget(
+        "recover-slow",
+        300,
+        "standard",
+        "a stuck pod runs after its volume was put right",
+        "the kubelet reads the volume again when WaitForAttachAndMount starts anew, after 2 min 3 s, and its mount "
+        "back-off may add 2 min 2 s (pkg/kubelet/volumemanager, podAttachAndMountTimeout; goroutinemap)",
+    ),
+    Budget(
+        "settle", 5, "patience", "nothing happens for a while, so something that would happen would have", "see never"
+    ),
+)
+
+BUDGETS: Mapping[str, Budget] = {budget.name: budget for budget in _TABLE}
+"""All budgets by name."""
+
+
+def budget_of(value: str | float | Budget) -> Budget:
+    """A budget by name, as it is, or made from a bare number of seconds.
+
+    Raises:
+        KeyError: no budget has this name.
+    """
+    if isinstance(value, Budget):
+        return value
+    if isinstance(value, str):
+        return BUDGETS[value]
+    return Budget("given", float(value), "patience", "what the caller waits for", "the caller")

@@ -1,0 +1,245 @@
+"""What a test waits for, as values: each looks at one object and says *met*, *not yet* or *terminal*.
+
+A terminal state is one from which the awaited one cannot be reached any more, so that a wait can fail at once.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "VOLUME_AFFINITY",
+    "VOLUME_ZONE",
+    "Condition",
+    "Look",
+    "describe",
+    "has_affinity",
+    "has_event",
+    "is_available",
+    "is_bound",
+    "is_gone",
+    "is_ready_statefulset",
+    "is_running",
+    "is_running_on",
+    "is_succeeded",
+    "is_unschedulable",
+    "is_unschedulable_because",
+    "replacing",
+]
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pvaffinity.affinity import Affinity
+from pvaffinity.objects import Obj
+
+VOLUME_AFFINITY = r"had volume node affinity conflict|didn't match PersistentVolume's node affinity"
+"""What the scheduler says of nodes that a volume's affinity excludes, in older and (1.34 to 1.37) newer words."""
+
+VOLUME_ZONE = r"no available volume zone"
+"""What the scheduler says of nodes that a volume's zone *labels* exclude (plugin VolumeZone)."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at an object: what it means, and what was seen, in one line."""
+
+    state: Literal["met", "not yet", "terminal"]
+    seen: str
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A named question about an object, or about the events on it.
+
+    Attributes:
+        name: reads after "was" and "was not", such as ``running on a node in us-east1-c``.
+        check: looks at the object, None where there is none; with ``events``, looks at one event.
+        budget: the name of the budget to wait for it, where none is given.
+        events: look at the events about the object instead of the object.
+        follows: another object of the same name is as good; where False, it is terminal.
+    """
+
+    name: str
+    check: Callable[[Obj | None], Look]
+    budget: str = "api"
+    events: bool = False
+    follows: bool = False
+
+    def __call__(self, obj: Obj | None) -> Look:
+        """Look at the object, or at one event."""
+        return self.check(obj)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def is_running_on(nodes: Collection[str], label: str) -> Condition:
+    """A pod that runs on one of these nodes (by name); bound to another one is terminal.
+
+    Args:
+        nodes: node names, as from :class:`~pvaffinity.topology.Topology`.
+        label: says in a message which nodes these are, such as ``in us-east1-c``.
+    """
+    names = frozenset(nodes)
+
+    def check(obj: Obj | None) -> Look:
+        node = None if obj is None else obj["spec"].get("nodeName")
+        if node and node not in names:
+            return Look("terminal", describe(obj))
+        return _running(obj)
+
+    return Condition(f"running on a node {label}", check, "start")
+
+
+def is_unschedulable_because(pattern: str = VOLUME_AFFINITY) -> Condition:
+    """A pod that the scheduler has refused with a reason that this regular expression finds."""
+    return Condition(f"unschedulable because of /{pattern}/", _unschedulable(pattern), "schedule")
+
+
+def is_ready_statefulset(replicas: int) -> Condition:
+    """A StatefulSet with exactly so many pods, all ready, as its controller has last seen it."""
+
+    def check(obj: Obj | None) -> Look:
+        status = _status(obj)
+        current = obj is not None and status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 0)
+        counts = {status.get("replicas", 0), status.get("readyReplicas", 0)}
+        return Look("met" if current and counts == {replicas} else "not yet", describe(obj))
+
+    return Condition(f"ready with {replicas} replicas", check, "start")
+
+
+def has_affinity(affinity: Affinity | None) -> Condition:
+    """A PersistentVolume whose stored node affinity is this one; None: it has none."""
+    wanted = None if affinity is None else affinity.to_dict()
+
+    def check(obj: Obj | None) -> Look:
+        stored = None if obj is None else obj["spec"].get("nodeAffinity")
+        return Look("met" if obj is not None and stored == wanted else "not yet", describe(obj))
+
+    return Condition(f"stored with the affinity {affinity or 'none'}", check, "api")
+
+
+def has_event(reason: str, text: str = "", *, uid: str | None = None, budget: str = "mount-event") -> Condition:
+    """An event about the object with this reason, whose message ``text`` (a regular expression) finds.
+
+    Args:
+        reason: the event's reason, such as ``FailedMount``.
+        text: searched for in the message.
+        uid: only events about the object with this UID; by default about any of its name.
+        budget: the name of the budget to wait for it.
+    """
+
+    def check(event: Obj | None) -> Look:
+        if event is None:
+            return Look("not yet", "no event")
+        same = event.get("reason") == reason and re.search(text, event.get("message") or "") is not None
+        met = same and uid in (None, event["involvedObject"].get("uid"))
+        return Look("met" if met else "not yet", describe(event))
+
+    return Condition(f"told of by the event {reason}" + (f" /{text}/" if text else ""), check, budget, events=True)
+
+
+def replacing(uid: str, condition: Condition) -> Condition:
+    """The condition on the *next* object of the name, once the one with this UID is gone (a StatefulSet's pod)."""
+
+    def check(obj: Obj | None) -> Look:
+        if obj is None or obj["metadata"]["uid"] == uid:
+            return Look("not yet", f"not replaced yet: {describe(obj)}")
+        return condition(obj)
+
+    return replace(condition, name=f"replaced and {condition.name}", check=check, follows=True)
+
+
+def describe(obj: Obj | None) -> str:
+    """What there is to see of an object, in one line."""
+    if obj is None:
+        return "no such object"
+    if obj.get("kind") == "Event" or "involvedObject" in obj:
+        return f"{obj.get('type', '')} {obj.get('reason', '')}: {(obj.get('message') or '').strip()}"
+    status = _status(obj)
+    parts = ["terminating"] if _leaving(obj) else []
+    parts += [str(status[key]) for key in ("phase", "reason", "message") if status.get(key)]
+    if node := obj.get("spec", {}).get("nodeName"):
+        parts.append(f"on {node}")
+    parts += [_container(c) for c in status.get("containerStatuses") or ()]
+    scheduled = _condition(obj, "PodScheduled")
+    if scheduled.get("status") == "False":
+        parts.append(f"PodScheduled=False ({scheduled.get('reason', '')}): {scheduled.get('message', '')}")
+    if "readyReplicas" in status or "replicas" in status:
+        parts.append(f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} replicas ready")
+    if affinity := obj.get("spec", {}).get("nodeAffinity"):
+        parts.append(f"nodeAffinity {Affinity.from_dict(affinity)}")
+    return ", ".join(parts) or "present"
+
+
+def _unschedulable(pattern: str) -> Callable[[Obj | None], Look]:
+    def check(obj: Obj | None) -> Look:
+        if obj is not None and obj["spec"].get("nodeName"):
+            return Look("terminal", describe(obj))
+        scheduled = _condition(obj, "PodScheduled")
+        refused = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+        met = refused and re.search(pattern, scheduled.get("message", "")) is not None
+        return Look("met" if met else "not yet", describe(obj))
+
+    return check
+
+
+def _running(obj: Obj | None) -> Look:
+    status = _status(obj)
+    phase = status.get("phase")
+    if phase in ("Failed", "Succeeded"):
+        return Look("terminal", describe(obj))
+    containers = status.get("containerStatuses") or ()
+    up = phase == "Running" and bool(containers) and all("running" in c.get("state", {}) for c in containers)
+    return Look("met" if up and not _leaving(obj) else "not yet", describe(obj))
+
+
+def _phase(awaited: str, *terminal: str) -> Callable[[Obj | None], Look]:
+    def check(obj: Obj | None) -> Look:
+        phase = _status(obj).get("phase", "")
+        if phase in terminal:
+            return Look("terminal", describe(obj))
+        return Look("met" if phase == awaited else "not yet", describe(obj))
+
+    return check
+
+
+def _container(status: Mapping[str, Any]) -> str:
+    for name, detail in (status.get("state") or {}).items():
+        why = f" ({detail['reason']})" if detail.get("reason") else ""
+        return f"{status['name']} {name}{why}"
+    return f"{status['name']} without state"
+
+
+def _condition(obj: Obj | None, kind: str) -> Mapping[str, Any]:
+    return next((c for c in _status(obj).get("conditions") or () if c["type"] == kind), {})
+
+
+def _status(obj: Obj | None) -> Mapping[str, Any]:
+    return (obj or {}).get("status") or {}
+
+
+def _leaving(obj: Obj | None) -> bool:
+    return obj is not None and "deletionTimestamp" in obj["metadata"]
+
+
+is_bound = Condition("Bound", _phase("Bound", "Failed", "Lost"), "bind")
+"""A PersistentVolume or a claim in phase Bound; for a claim the phase is the last thing its binding writes."""
+
+is_available = Condition("Available", _phase("Available", "Failed", "Bound"), "bind")
+"""A PersistentVolume that a claim can take."""
+
+is_unschedulable = Condition("unschedulable", _unschedulable(""), "schedule")
+"""A pod that the scheduler has tried and refused: PodScheduled=False, reason Unschedulable. Bound is terminal."""
+
+is_running = Condition("running", _running, "start")
+"""A pod in phase Running whose containers all run and that is not being deleted; readiness is not looked at."""
+
+is_succeeded = Condition("Succeeded", _phase("Succeeded", "Failed"), "start")
+"""A pod that ran to its end without an error."""
+
+is_gone = Condition(
+    "gone", lambda obj: Look("met" if obj is None else "not yet", describe(obj)), "deletion", follows=False
+)
+"""Deleted, finalizers and all; another object of the same name counts as gone."""
