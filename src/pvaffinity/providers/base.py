@@ -129,6 +129,9 @@ class Provider(Protocol):
     def delete(self, cluster: Cluster, progress: Progress = quiet) -> None:
         """Delete the cluster and everything it kept. Deleting twice is not an error."""
 
+    def disown(self, cluster: Cluster) -> None:
+        """Let the cluster outlive its owner: somebody asked to keep it. ``pvaffinity clean --all`` removes it."""
+
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """Stop one node's kubelet (Power.RESTART_KUBELET); containers keep running."""
 

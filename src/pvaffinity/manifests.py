@@ -1,0 +1,113 @@
+"""The objects that tests create, as plain dictionaries with nothing in them that a check does not need."""
+
+from __future__ import annotations
+
+__all__ = ["MARK", "SOURCES", "claim", "persistent_volume", "pod", "stateful_set"]
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pvaffinity.objects import Obj, Ref
+
+MARK = "pvaffinity.dev/test"
+"""Label on everything the project creates; its value names the test's namespace."""
+
+IMAGE = "registry.k8s.io/pause:3.10"
+MODES = ["ReadWriteOnce"]
+
+SOURCES: Mapping[str, Any] = {
+    "hostPath": lambda name: {"hostPath": {"path": f"/tmp/{name}", "type": "DirectoryOrCreate"}},
+    "local": lambda name: {"local": {"path": f"/tmp/{name}"}},
+    "csi": lambda name: {"csi": {"driver": "disks.pvaffinity.dev", "volumeHandle": name}},
+    "nfs": lambda name: {"nfs": {"server": "127.0.0.1", "path": f"/{name}"}},
+}
+"""Volume sources by name; each takes the volume's name. Only hostPath is ever mounted by a test's pod."""
+
+
+def persistent_volume(
+    name: str,
+    node_affinity: Mapping[str, Any] | None,
+    *,
+    mark: str,
+    source: str = "hostPath",
+    claim_ref: Ref | None = None,
+    reclaim: str = "Retain",
+) -> Obj:
+    """A PersistentVolume of 1 GiB in no storage class; ``claim_ref`` reserves it for one claim."""
+    spec: Obj = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": MODES,
+        "persistentVolumeReclaimPolicy": reclaim,
+        "storageClassName": "",
+        "volumeMode": "Filesystem",
+        **SOURCES[source](name),
+    }
+    if node_affinity is not None:
+        spec["nodeAffinity"] = dict(node_affinity)
+    if claim_ref is not None:
+        spec["claimRef"] = {"namespace": claim_ref.namespace, "name": claim_ref.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": {MARK: mark}},
+        "spec": spec,
+    }
+
+
+def claim(ref: Ref, volume: str, *, storage_class: str = "") -> Obj:
+    """A claim that names its volume. The class is always given, else a default class would take the claim away."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": {MARK: str(ref.namespace)}},
+        "spec": {
+            "accessModes": MODES,
+            "storageClassName": storage_class,
+            "volumeName": volume,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def pod_spec(claims: Sequence[str], node_selector: Mapping[str, str] | None = None, **more: Any) -> Obj:
+    """A pod spec whose container *mounts* every claim: the kubelet ignores a volume that nothing mounts."""
+    return {
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": "reader",
+                "image": IMAGE,
+                "volumeMounts": [{"name": name, "mountPath": f"/volumes/{name}"} for name in claims],
+            }
+        ],
+        "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims],
+        **({"nodeSelector": dict(node_selector)} if node_selector else {}),
+        **more,
+    }
+
+
+def pod(ref: Ref, claims: Sequence[str], node_selector: Mapping[str, str] | None = None, **spec: Any) -> Obj:
+    """A pod that mounts the claims; pinned by ``node_selector``, since ``spec.nodeName`` bypasses the scheduler."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": {MARK: str(ref.namespace)}},
+        "spec": pod_spec(claims, node_selector, **spec),
+    }
+
+
+def stateful_set(ref: Ref, claims: Sequence[str], replicas: int = 1) -> Obj:
+    """A StatefulSet whose pods mount existing claims."""
+    labels = {"app": ref.name, MARK: str(ref.namespace)}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": ref.name,
+            "selector": {"matchLabels": {"app": ref.name}},
+            "template": {"metadata": {"labels": labels}, "spec": pod_spec(claims)},
+        },
+    }

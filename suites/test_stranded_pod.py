@@ -1,0 +1,117 @@
+"""The tightening race, forced: we bind a pod to a node its volume has lost, as a scheduler with a stale cache would.
+
+The kubelet must not run it, must say why, and the pod must recover once the cause is gone
+(k8s.io/kubernetes pkg/volume/util/operationexecutor/operation_generator.go, checkNodeAffinity).
+"""
+
+import secrets
+
+import pytest
+
+from pvaffinity import patches
+from pvaffinity.affinity import in_zone, where
+from pvaffinity.api import MERGE_PATCH
+from pvaffinity.conditions import has_event, is_gone, is_rejected_for_volume, is_running
+
+pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
+
+FAILED_MOUNT = has_event("FailedMount", r"MountVolume\.NodeAffinity check failed for volume .* no matching NodeSelectorTerms")
+
+
+@pytest.fixture
+def move(cluster, timeline):
+    """Update a volume's affinity."""
+
+    def update(vol, affinity):
+        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
+        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
+        assert str(outcome) == "accepted"
+
+    return update
+
+
+@pytest.fixture
+def bind(cluster, pod, timeline):
+    """Create a pod that no scheduler looks at, and bind it to a node ourselves."""
+
+    def create(vol, node):
+        made = pod(vol, schedulerName="pvaffinity.dev/none")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": made.ref.name, "namespace": made.ref.namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
+        }
+        cluster.admin.request("POST", f"{made.ref.path}/binding", body)
+        timeline.mark(f"{made.ref} bound to {node.name} by hand")
+        return made
+
+    return create
+
+
+@pytest.fixture
+def stranded(cluster, volume, move, bind, until):
+    """A volume tightened from zone b to zone c, and a pod bound to the zone it has lost, refused by the kubelet."""
+    (lost,) = cluster.topology.where(zone="us-east1-b")
+    vol = volume(affinity=in_zone("us-east1-b"))
+    move(vol, in_zone("us-east1-c"))
+    made = bind(vol, lost)
+    until(made, FAILED_MOUNT, "mount-event")
+    return vol, made
+
+
+def test_the_kubelet_does_not_run_it_and_says_why(stranded, never):
+    """The pod stays Pending with its container waiting in ContainerCreating, and has a FailedMount event."""
+    _, made = stranded
+    never(made, is_running, during=3)
+    status = made.read()["status"]
+    assert status["phase"] == "Pending"
+    assert [c["state"]["waiting"]["reason"] for c in status["containerStatuses"]] == ["ContainerCreating"]
+
+
+@pytest.mark.known_gap("kubernetes/kubernetes#140595: the kubelet does not reject such a pod yet (planned by KEP-5381)")
+@pytest.mark.xfail(reason="the kubelet does not reject a pod on PV node affinity in any release yet", strict=True)
+def test_the_kubelet_rejects_it(stranded, until):
+    """The kubelet fails the pod with reason VolumeNodeAffinity, so that its controller makes another one."""
+    _, made = stranded
+    until(made, is_rejected_for_volume, "recover-quick")
+
+
+def test_a_recreated_pod_runs_where_the_volume_is(cluster, stranded, pod, until):
+    """Deleted and created again, the pod is scheduled to the volume's zone and runs within seconds."""
+    vol, made = stranded
+    cluster.admin.delete(made.ref)
+    until(made, is_gone, "recover-quick")
+
+    until(pod(vol), cluster.running_on(zone="us-east1-c"), "recover-quick")
+
+
+def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, move, bind, until, request):
+    """A node that gets the label back takes the stuck pod at the next mount retry, within seconds."""
+    key = f"pvaffinity.dev/rack-{secrets.token_hex(4)}"
+    (node,) = cluster.topology.where(zone="us-east1-b")
+
+    def label(value):
+        cluster.admin.patch(node.ref, {"metadata": {"labels": {key: value}}}, MERGE_PATCH)
+
+    request.addfinalizer(lambda: label(None))
+    label("old")
+    vol = volume(affinity=where(key, "In", "old"))
+    move(vol, where(key, "In", "new"))
+    made = bind(vol, node)
+    until(made, FAILED_MOUNT, "mount-event")
+
+    label("new")
+
+    recovered = until(made, is_running, "recover-quick")
+    assert recovered["metadata"]["uid"] == made.uid
+
+
+@pytest.mark.slow
+def test_it_recovers_when_the_affinity_is_relaxed_again(stranded, move, until):
+    """The stuck pod runs once its node is allowed again; the kubelet re-reads the volume only every 2 min 3 s."""
+    vol, made = stranded
+    move(vol, in_zone("us-east1-b", "us-east1-c"))
+
+    recovered = until(made, is_running, "recover-slow")
+    assert recovered["metadata"]["uid"] == made.uid

@@ -1,0 +1,32 @@
+"""The tightening race, measured: pods created from 30 ms before to 30 ms after the update is acknowledged.
+
+Each round moves a volume from one zone to another and creates a pod that uses it. What became of the pod is judged
+afterwards from the recorded history, by :mod:`pvaffinity.verdicts`. Its forced twin is ``test_stranded_pod.py``.
+"""
+
+import pytest
+
+from pvaffinity.affinity import in_zone
+from pvaffinity.races import OFFSETS_MS, sweep
+
+pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
+
+ROUNDS = 20
+
+
+def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach):
+    """No pod runs on a node that the volume had lost before the pod was bound, and every round has a clear verdict."""
+    record = sweep(
+        cluster.admin,
+        namespace=namespace,
+        before=in_zone("us-east1-b"),
+        after=in_zone("us-east1-c"),
+        offsets_ms=OFFSETS_MS,
+        rounds=ROUNDS,
+    )
+
+    summary = record.summary()
+    attach.text("tightening race", str(summary))
+    attach.file("tightening race, histories", record.save(attach.path("race.jsonl")))
+    attach.chart("tightening race", record.chart(attach.path("race.svg")))
+    assert summary.holds, str(summary)
