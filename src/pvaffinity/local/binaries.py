@@ -6,7 +6,7 @@ __all__ = ["COMPONENTS", "Binaries", "ensure", "items"]
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,12 @@ from pvaffinity.versions import Release, load_versions
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "etcd")
 _OLDEST_ETCD = (3, 5, 24)  # MinExternalEtcdVersion of kubeadm 1.34 to 1.37, cmd/kubeadm/app/constants/constants.go
+_SOURCES: Mapping[str, Callable[[Cache, Sequence[Item]], Source]] = {
+    "download": lambda cache, lacking: Downloads(cache.root, lacking),
+    "download!": lambda cache, lacking: Downloads(cache.root, lacking, insist=True),
+    "build": lambda cache, _: GoBuild(cache.root),
+    "build!": lambda cache, _: GoBuild(cache.root, prereleases=True),
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,8 @@ def ensure(
         named: use this directory, or its subdirectory named after the version, and nothing else.
         progress: told what is going on, at least every ``every`` seconds while it lasts.
         every: seconds.
-        sources: where to get what is missing, in this order.
+        sources: where to get what is missing, in this order: ``download``, ``build``. With ``!`` they try
+            harder: hosts that were unreachable a moment ago, pre-releases.
         cache: another cache than the user's.
 
     Raises:
@@ -112,9 +119,7 @@ def _get(lacking: Sequence[Item], cache: Cache, reporter: Reporter, names: Seque
                 continue
             if now.state == "corrupt":
                 reporter.say(f"the copy in the cache is corrupt ({now.why}) and is replaced")
-            sources = sources or [
-                Downloads(cache.root, lacking) if name == "download" else GoBuild(cache.root) for name in names
-            ]
+            sources = sources or [_SOURCES[name](cache, lacking) for name in names]
             _make(item, now, directory, cache, reporter, sources)
 
 

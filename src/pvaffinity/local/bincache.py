@@ -22,7 +22,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,8 +156,7 @@ class Cache:
             UserError: the cache cannot be written.
         """
         with writing(self.root):
-            locks, work = self.root / ".locks", self.root / ".work" / item.key
-            locks.mkdir(parents=True, exist_ok=True)
+            locks, work = self._locks(), self.root / ".work" / item.key
             work.mkdir(parents=True, exist_ok=True)
             lock, holder = FileLock(locks / f"{item.key}.lock"), locks / f"{item.key}.pid"
         while not lock.is_locked:
@@ -191,6 +190,17 @@ class Cache:
             self._enter(item, {"sha256": digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "source": source})
         return target
 
+    def forget(self, items: Iterable[Item]) -> None:
+        """Treat items as missing from now on."""
+        for item in items:
+            with writing(self.root), FileLock(self._locks() / f"{item.entry}.lock"):
+                self._write(item, {name: e for name, e in self._manifest(item).items() if name != item.name})
+
+    def _locks(self) -> Path:
+        locks = self.root / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        return locks
+
     def _manifest(self, item: Item) -> dict[str, Any]:
         try:
             data = json.loads((self.root / item.entry / "manifest.json").read_text())
@@ -199,14 +209,18 @@ class Cache:
             return {}
 
     def _enter(self, item: Item, entry: dict[str, Any]) -> None:
+        with FileLock(self._locks() / f"{item.entry}.lock"):
+            self._write(item, {**self._manifest(item), item.name: entry})
+
+    def _write(self, item: Item, entries: dict[str, Any]) -> None:
         manifest = self.root / item.entry / "manifest.json"
-        with FileLock(self.root / ".locks" / f"{item.entry}.lock"):
-            temporary = manifest.with_suffix(".tmp")
-            with temporary.open("w") as file:
-                json.dump({**self._manifest(item), item.name: entry}, file, indent=1, sort_keys=True)
-            _sync(temporary)
-            temporary.replace(manifest)
-            _sync(manifest.parent)
+        if not manifest.parent.is_dir():
+            return
+        temporary = manifest.with_suffix(".tmp")
+        temporary.write_text(json.dumps(entries, indent=1, sort_keys=True))
+        _sync(temporary)
+        temporary.replace(manifest)
+        _sync(manifest.parent)
 
 
 def _sync(path: Path) -> None:
