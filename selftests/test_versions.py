@@ -1,0 +1,42 @@
+"""Kubernetes releases: how they are named, found and refused."""
+
+import pytest
+
+from pvaffinity.errors import UserError
+from pvaffinity.versions import load_versions
+
+
+@pytest.mark.parametrize("wanted", ["1.35", "v1.35", "1.35.4", " 1.35 "])
+def test_a_release_is_found_by_minor_or_whole_version(wanted):
+    """1.35, v1.35 and 1.35.4 name the same release."""
+    assert load_versions().find(wanted).version == "1.35.4"
+
+
+def test_another_patch_release_of_a_known_minor_is_taken_as_it_is():
+    """A patch release that the table does not pin is used as given, with its minor's facts."""
+    release = load_versions().find("1.34.2")
+    assert (release.version, release.minor, release.has_gate) == ("1.34.2", "1.34", False)
+
+
+@pytest.mark.parametrize("wanted", ["1.3", "1.99", "latest", "1.35.x", "", "1.35.4; rm -rf /"])
+def test_an_unknown_version_is_refused_with_the_known_ones(wanted):
+    """Whatever is no release is refused, and the known ones are named."""
+    with pytest.raises(UserError) as caught:
+        load_versions().find(wanted)
+    assert "1.34, 1.35, 1.36, 1.37" in caught.value.fix
+
+
+def test_the_newest_release_is_no_pre_release():
+    """The default never is a pre-release."""
+    versions = load_versions()
+    assert "-" not in versions.newest.version
+    assert versions.next is not None
+    assert versions.newest < versions.next
+
+
+def test_a_broken_table_is_a_user_error(tmp_path):
+    """A versions.toml that is no TOML is one clear line, not a stack trace."""
+    path = tmp_path / "versions.toml"
+    path.write_text("release = [")
+    with pytest.raises(UserError, match=r"versions\.toml cannot be used"):
+        load_versions(path)
