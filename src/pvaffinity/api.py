@@ -72,6 +72,11 @@ class Api:
             raise UserError(f"kubeconfig {path} cannot be used: {error}".splitlines()[0], fix) from error
         return cls(client.ApiClient(settings), identity)
 
+    @property
+    def configuration(self) -> client.Configuration:
+        """Server, trust and credentials, as the ``kubernetes`` package has them."""
+        return self._client.configuration
+
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": "pvaffinity"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
