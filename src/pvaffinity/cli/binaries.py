@@ -77,7 +77,7 @@ def list_(verify: bool) -> None:
 def fetch(versions: Sequence[str], retry: bool) -> None:
     """Download or build what the cache lacks.
 
-    Without VERSION: of the newest release. What is whole is kept, what is corrupt replaced; an interrupted download goes
+    Without VERSION: of the newest release. What is whole is kept, what is corrupt replaced; a broken-off download goes
     on where it ended. A host that does not answer within 4 seconds is left alone for ten minutes.
     """
     _ensure(versions, ("download!" if retry else "download", "build"))
@@ -89,7 +89,7 @@ def fetch(versions: Sequence[str], retry: bool) -> None:
 def build(versions: Sequence[str], again: bool) -> None:
     """Build what the cache lacks with Go, downloading no binary.
 
-    Without VERSION: of the newest release. Takes about five minutes a version on two cores and up to 6 GB in Go's caches;
+    Without VERSION: of the newest release. Takes about five minutes a version on two cores and up to 5 GB of disk;
     GOPROXY, GOMODCACHE and GOCACHE count, GOFLAGS does not.
     """
     if again:

@@ -196,7 +196,7 @@ def _append(client: httpx.Client, url: str, part: Path, reporter: Reporter) -> N
         with writing(part):
             file = part.open("ab" if goes_on else "wb", buffering=0)
         with file:
-            for block in response.iter_raw(1 << 20):
+            for block in response.iter_raw():
                 with writing(part):
                     file.write(block)
                 have += len(block)
