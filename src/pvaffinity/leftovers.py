@@ -1,0 +1,128 @@
+"""What sessions that ended badly left behind: directories whose owner is gone, and processes that belong to them.
+
+A process is ours if its environment or command line carries the mark of a directory below :func:`run_dir`; a name such
+as ``kubelet`` proves nothing. Clusters of a living owner are left alone unless everything is asked for.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Leftover", "clusters_dir", "end_processes", "find", "processes_of", "remove"]
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from pvaffinity.local import control
+from pvaffinity.local.owner import Owner, remove_tree
+from pvaffinity.local.plan import MARKER
+from pvaffinity.paths import run_dir
+
+_YOUNG = 60.0  # seconds in which a directory without owner.json may still be on its way
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One cluster directory.
+
+    Attributes:
+        directory: where.
+        provider: who made it, "local" where nothing says otherwise.
+        owner: the process it belongs to, if it says so.
+        processes: pids that belong to it.
+    """
+
+    directory: Path
+    provider: str
+    owner: Owner | None
+    processes: tuple[int, ...]
+
+    @property
+    def owned(self) -> bool:
+        """Whether somebody still needs it."""
+        return self.owner is not None and self.owner.alive
+
+    def __str__(self) -> str:
+        state = f"its owner (process {self.owner.pid}) " if self.owner else "its owner "
+        state += "runs" if self.owned else "is gone"
+        count = len(self.processes)
+        return f"{self.directory.name}: {state}, {count} process{'' if count == 1 else 'es'}"
+
+
+def clusters_dir() -> Path:
+    """Where cluster directories are made."""
+    return run_dir() / "clusters"
+
+
+def find(*, everything: bool = False) -> list[Leftover]:
+    """Clusters nobody owns any more; with ``everything`` also those with a living owner."""
+    marked = dict(_marked())
+    directories = {path for path in clusters_dir().glob("*") if path.is_dir()}
+    directories |= {path for path in marked.values() if clusters_dir() in path.parents}
+    found = [_look(path, marked) for path in sorted(directories)]
+    return [each for each in found if everything or not (each.owned or _young(each))]
+
+
+def remove(leftover: Leftover) -> None:
+    """End its processes and remove its directory; what is already gone is no error."""
+    if leftover.provider == "local":
+        with contextlib.suppress(control.NoSupervisorError):
+            control.ask(leftover.directory, "stop")
+        end_processes(leftover.directory)
+    elif (leftover.directory / "cluster.json").exists():
+        from pvaffinity import providers
+        from pvaffinity.providers.base import Cluster
+
+        providers.get(leftover.provider).delete(Cluster.load(leftover.directory))
+    remove_tree(leftover.directory)
+
+
+def processes_of(directory: Path) -> tuple[int, ...]:
+    """Pids of this user that carry the mark of a cluster directory."""
+    return tuple(sorted(pid for pid, path in _marked() if path == directory))
+
+
+def end_processes(directory: Path, seconds: float = 5.0) -> None:
+    """Kill every process of a cluster directory and wait until all are gone, for at most ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while (pids := processes_of(directory)) and time.monotonic() < deadline:
+        gone = []
+        for pid in pids:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process = psutil.Process(pid)
+                process.send_signal(signal.SIGKILL)
+                gone.append(process)
+        psutil.wait_procs(gone, timeout=1)
+
+
+def _look(path: Path, marked: dict[int, Path]) -> Leftover:
+    owner: Owner | None = None
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        owner = Owner(**json.loads((path / "owner.json").read_text()))
+    provider = "local"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        provider = json.loads((path / "cluster.json").read_text())["provider"]
+    return Leftover(path, provider, owner, tuple(sorted(pid for pid, where in marked.items() if where == path)))
+
+
+def _young(leftover: Leftover) -> bool:
+    """Whether it may be another session's that is being made this very moment."""
+    if leftover.owner is not None:
+        return False
+    with contextlib.suppress(OSError):
+        return time.time() - leftover.directory.stat().st_mtime < _YOUNG
+    return False
+
+
+def _marked() -> Iterator[tuple[int, Path]]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if mark := process.environ().get(MARKER):
+                yield process.pid, Path(mark)

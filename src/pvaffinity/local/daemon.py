@@ -1,0 +1,266 @@
+"""One daemon: started, watched until it is ready, and told apart: *ready*, *exited* or *too late*.
+
+A daemon is described by plain data (:class:`DaemonSpec`), so that a supervisor can read it from a file.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Daemon", "DaemonSpec", "Readiness", "StartError", "reason_of", "tail"]
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pvaffinity.local.namespaces import die_with_parent
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """How a daemon shows that it is ready.
+
+    Attributes:
+        kind: ``tcp`` (something accepts on ``target``, host:port), ``line`` (its log has the text ``target``), ``https``
+            (GET of the URL ``target`` answers 200) or ``started`` (it runs).
+        ca, cert, key: files for ``https``.
+    """
+
+    kind: str = "started"
+    target: str = ""
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class DaemonSpec:
+    """What to run.
+
+    Attributes:
+        name: unique in its cluster; the log is ``<name>.log``.
+        argv: program and arguments.
+        needs: names of daemons (or of other conditions) that must be ready before.
+        node: the node whose file system it lives in, or "".
+        env: its whole environment.
+        ready: how to see that it is ready.
+        seconds: how long that may take.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    node: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    ready: Readiness = Readiness()
+    seconds: float = 60.0
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DaemonSpec:
+        """The inverse of :func:`dataclasses.asdict`."""
+        return cls(
+            **{
+                **data,
+                "argv": tuple(data["argv"]),
+                "needs": tuple(data.get("needs", ())),
+                "ready": Readiness(**data.get("ready", {})),
+            }
+        )
+
+
+class StartError(Exception):
+    """A daemon did not become ready.
+
+    Attributes:
+        what: one line, such as ``kube-apiserver exited (1): unrecognized feature gate: X``.
+        daemon: its name.
+        log: the end of its log.
+    """
+
+    def __init__(self, what: str, daemon: str, log: str = "") -> None:
+        super().__init__(what)
+        self.what, self.daemon, self.log = what, daemon, log
+
+
+class Daemon:
+    """One running (or ended) process of a :class:`DaemonSpec`."""
+
+    def __init__(self, spec: DaemonSpec, logs: Path) -> None:
+        self.spec = spec
+        self.log = logs / f"{spec.name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_at = 0.0
+        self.ready = False
+        self._log_start = 0
+
+    def start(self, enter: Callable[[], None] | None = None) -> None:
+        """Start it in a session of its own; ``enter`` runs in the new process before the program does.
+
+        Raises:
+            StartError: the program cannot be executed.
+        """
+        self.ready = False
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+
+        def prepare() -> None:
+            if enter is not None:
+                enter()
+            die_with_parent()
+
+        try:
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    self.spec.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=dict(self.spec.env),
+                    start_new_session=True,
+                    preexec_fn=prepare,
+                )
+        except OSError as error:
+            what = f"{self.spec.name} cannot be started: {self.spec.argv[0]}: {error.strerror}"
+            raise StartError(what, self.spec.name) from error
+        except subprocess.SubprocessError as error:
+            raise StartError(f"{self.spec.name} cannot be started in its namespaces", self.spec.name) from error
+        self.started_at = time.monotonic()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self.process is not None and self.process.poll() is None
+
+    def check(self) -> bool:
+        """Look once, without waiting for long, whether it is ready.
+
+        Raises:
+            StartError: it has exited, or it is too late.
+        """
+        name = self.spec.name
+        if self.process is not None and not self.running:
+            code = self.process.returncode
+            reason = reason_of(self.new_log())
+            how = f"exited ({code})" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+            raise StartError(f"{name} {how}" + (f": {reason}" if reason else ""), name, tail(self.log))
+        if self.ready or self._look():
+            self.ready = True
+        elif time.monotonic() - self.started_at > self.spec.seconds:
+            seen = tail(self.log)
+            raise StartError(f"{name} runs but was not ready within {self.spec.seconds:g} s", name, seen)
+        return self.ready
+
+    def new_log(self) -> str:
+        """What it has written since it was last started."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self._log_start)
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _look(self) -> bool:
+        ready = self.spec.ready
+        if ready.kind == "tcp":
+            host, _, port = ready.target.rpartition(":")
+            try:
+                socket.create_connection((host, int(port)), timeout=0.2).close()
+            except OSError:
+                return False
+            return True
+        if ready.kind == "line":
+            return ready.target in self.new_log()
+        if ready.kind == "https":
+            return https_get(ready)[0] == 200
+        return True
+
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 5.0) -> None:
+        """Ask it to end, and kill it after ``seconds``; returns when it is gone."""
+        if self.process is None or not self.running:
+            return
+        self.process.send_signal(number)
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def https_get(access: Readiness, path: str = "", timeout: float = 1.0) -> tuple[int, bytes]:
+    """GET with a client certificate; ``(0, b"")`` where nothing answers. ``path`` replaces the target's own."""
+    host, _, own = access.target.removeprefix("https://").partition("/")
+    return https_request(access, "GET", host, path or f"/{own}", timeout=timeout)
+
+
+def https_request(
+    access: Readiness,
+    method: str,
+    host: str,
+    path: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 1.0,
+) -> tuple[int, bytes]:
+    """One request with a client certificate; ``(0, b"")`` where nothing answers."""
+    import http.client
+    import ssl
+
+    try:
+        name, _, port = host.rpartition(":")
+        socket.create_connection((name, int(port)), timeout=timeout).close()  # refused? then spare the rest
+        context = ssl.create_default_context(cafile=access.ca)
+        if access.cert:
+            context.load_cert_chain(access.cert, access.key)
+        connection = http.client.HTTPSConnection(host, timeout=timeout, context=context)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+
+
+_KLOG_ERROR = re.compile(r'^[EF]\d{4} .*?\] (?:"command failed" err=)?"?(.*?)"?$')
+_ETCD_ERROR = re.compile(r'^\{"level":"(?:fatal|panic)".*?"msg":"(.*?)"(?:.*?"error":"(.*?)")?')
+
+
+def reason_of(log: str) -> str:
+    """The one line of a log that says why a Kubernetes binary or etcd ended, or the last line of any other log."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if found := re.search(r'"command failed" err="(.*)"', line):
+            return found[1].replace('\\"', '"')
+        if found := _ETCD_ERROR.match(line):
+            return ": ".join(part for part in found.groups() if part)
+        if line.startswith(("Error: ", "error: ")):
+            return line.partition(": ")[2]
+        if found := re.match(r"(?:panic|fatal error|runtime): (.*)", line):
+            return found[0]
+    for line in reversed(lines):
+        if found := _KLOG_ERROR.match(line):
+            return found[1]
+    return lines[-1][:300] if lines else ""
+
+
+def tail(log: Path, lines: int = 12, width: int = 400) -> str:
+    """The last lines of a log, long ones cut."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 65536))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(line[:width] for line in text.splitlines()[-lines:])
+
+
+def stop_all(daemons: Sequence[Daemon]) -> None:
+    """Kill in the given order, waiting for each: whatever depends on another goes first."""
+    for daemon in daemons:
+        daemon.stop(signal.SIGKILL)

@@ -1,0 +1,62 @@
+"""Processes named for good: a number and a start time, since numbers are used again; and the removal of directories."""
+
+from __future__ import annotations
+
+__all__ = ["Owner", "remove_tree", "start_time"]
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks since boot (proc_pid_stat(5), field 22); 0 where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One process, for as long as it lives."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> Owner:
+        """Name a process that runs now."""
+        return cls(pid, start_time(pid))
+
+    @property
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return self.start != 0 and start_time(self.pid) == self.start
+
+    def descriptor(self) -> int | None:
+        """A descriptor that becomes readable when it ends (pidfd_open(2)); None where there is none to be had."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            return None
+        if self.alive:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory and all in it, directories without permissions included. One that is gone is no error."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    for directory, below, _ in os.walk(path):
+        for each in (Path(directory), *(Path(directory, name) for name in below)):
+            if not each.is_symlink():
+                with contextlib.suppress(OSError):
+                    each.chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)

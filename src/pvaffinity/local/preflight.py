@@ -1,0 +1,84 @@
+"""Whether this machine can run a local cluster, tried for real where trying is cheap."""
+
+from __future__ import annotations
+
+__all__ = ["check_machine", "namespaces_remedy", "try_namespaces"]
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from pvaffinity.errors import UserError
+from pvaffinity.paths import run_dir
+
+MEMORY_BASE, MEMORY_NODE = 600 << 20, 60 << 20
+"""Bytes of a control plane and of each node, as measured in benchmarks/."""
+DISK = 300 << 20
+"""Bytes a cluster writes at first: etcd's log is 64 MB at once."""
+
+
+def try_namespaces() -> tuple[str, int]:
+    """Make a cluster's namespaces in a process that ends at once; ``("", 0)``, or the step refused and its errno."""
+    command = [sys.executable, "-m", "pvaffinity.local.namespaces"]
+    for extra in ([], ["--no-pid"]):  # where /proc is masked, a cluster runs without a process namespace
+        done = subprocess.run([*command, *extra], capture_output=True, text=True, timeout=30, check=False)
+        answer = json.loads(done.stdout or '{"step": "start a process", "errno": 1}')
+        if not answer:
+            return "", 0
+    return answer["step"], answer["errno"]
+
+
+def namespaces_remedy(number: int) -> str:
+    """What to do about a refusal, by what this machine shows."""
+
+    def setting(name: str) -> str:
+        try:
+            return Path("/proc/sys", name).read_text().strip()
+        except OSError:
+            return ""
+
+    for which in ("user", "net", "mnt", "pid"):
+        if setting(f"user/max_{which}_namespaces") == "0":
+            return f"sudo sysctl -w user.max_{which}_namespaces=15000"
+    if number == errno.ENOSPC:
+        return (
+            "sudo sysctl -w user.max_user_namespaces=15000 user.max_net_namespaces=15000 user.max_mnt_namespaces=15000"
+        )
+    if setting("kernel/unprivileged_userns_clone") == "0":
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        return "start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+    return "allow user namespaces on this machine, or use --provider kind"
+
+
+def check_machine(nodes: int) -> None:
+    """Fail early.
+
+    Raises:
+        UserError: user namespaces are refused, or memory or disk is short.
+    """
+    step, number = try_namespaces()
+    if step:
+        raise UserError(f"this machine does not let us {step}: {os.strerror(number)}", namespaces_remedy(number))
+    need = MEMORY_BASE + nodes * MEMORY_NODE
+    free = psutil.virtual_memory().available
+    if free < need:
+        raise UserError(
+            f"{free >> 20} MB of memory are free, a cluster of {nodes} nodes needs about {need >> 20} MB",
+            "end other programs, or take a cluster configuration with fewer nodes",
+        )
+    where = run_dir()
+    room = shutil.disk_usage(where).free
+    if room < DISK:
+        raise UserError(
+            f"{room >> 20} MB are free in {where}, a cluster needs about {DISK >> 20} MB",
+            "make room there, or set PVAFFINITY_RUN to another directory",
+        )
