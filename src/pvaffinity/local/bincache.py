@@ -157,7 +157,6 @@ class Cache:
         """
         with writing(self.root):
             locks, work = self._locks(), self.root / ".work" / item.key
-            work.mkdir(parents=True, exist_ok=True)
             lock, holder = FileLock(locks / f"{item.key}.lock"), locks / f"{item.key}.pid"
         while not lock.is_locked:
             try:
@@ -169,8 +168,8 @@ class Cache:
         try:
             with writing(self.root):
                 holder.write_text(str(os.getpid()))
-                for left in work.iterdir():
-                    shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(work, ignore_errors=True)
+                work.mkdir(parents=True, exist_ok=True)
                 mine = Path(tempfile.mkdtemp(dir=work))
             yield mine
         finally:
