@@ -58,6 +58,7 @@ _CAUSES = {
 _CAUSE = re.compile(rf"(?:\* )?(?P<field>[^\s:]+): (?P<message>(?P<words>{'|'.join(_CAUSES)})\b.*)\Z", re.DOTALL)
 _INVALID = re.compile(r"The (?:\S+ \"[^\"]*\"|request) is invalid(?:: ?(?P<rest>.*))?\Z", re.DOTALL)
 _SERVER = re.compile(r"(?:error: )?Error from server \((?P<reason>\w+)\): (?P<message>.*)\Z", re.DOTALL)
+_ASIDE = re.compile(r"Warning: |[IWEF][0-9]{4} [0-9:.]+ ")  # the server's warnings, kubectl's own log
 _LOGIN = "error: You must be logged in to the server"
 
 
@@ -144,7 +145,7 @@ def parse_refusal(stderr: str) -> Refused | None:
     kubectl does not print the reason of a cause, only the words that stand for it, and leaves out repeated causes;
     both are undone or harmless, because causes are compared as a set.
     """
-    text = "\n".join(line for line in stderr.splitlines() if not line.startswith("Warning: ")).strip()
+    text = "\n".join(line for line in stderr.splitlines() if not _ASIDE.match(line)).strip()
     if text.startswith(_LOGIN):
         return Refused(401, "Unauthorized", message=text)
     if found := _SERVER.match(text):
