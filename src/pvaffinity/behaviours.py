@@ -15,11 +15,13 @@ class Behaviour:
         id: what ``@pytest.mark.behaviour(...)`` names.
         title: a row of the summary.
         question: the question a verdict answers.
+        needs_gate: whether there is nothing to ask where the gate is off.
     """
 
     id: str
     title: str
     question: str
+    needs_gate: bool = False
 
 
 BEHAVIOURS: tuple[Behaviour, ...] = (
@@ -33,16 +35,19 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
         "relaxing",
         "Relaxing zone to region",
         "Do waiting pods get in, do running pods notice nothing, does every binding stay?",
+        needs_gate=True,
     ),
     Behaviour(
         "generations",
         "Disk generation swap",
         "Do new pods follow the volume to nodes of the new generation, and are running ones left alone?",
+        needs_gate=True,
     ),
     Behaviour("rbac", "RBAC", "Who is denied, and what is the least privilege that suffices?"),
     Behaviour(
         "race",
         "Tightening race",
         "Does no pod run on a node its volume had lost before the pod was bound, and can a stranded pod be recovered?",
+        needs_gate=True,
     ),
 )

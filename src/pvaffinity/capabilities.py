@@ -52,9 +52,9 @@ class GateMetric:
 def gate_state(api: Api) -> Literal["on", "off"]:
     """Whether this API server lets a volume's node affinity be changed.
 
-    A throw-away volume is created and asked to move to another zone by a server-side dry-run, which is validated like any
-    update and stores nothing; then the volume is deleted. Servers with the gate off, and those that do not know it, refuse
-    with 422 Invalid and the one cause ``nodeAffinity``.
+    A throw-away volume is created and asked to move to another zone by a server-side dry-run, which is validated like
+    any update and stores nothing; then the volume is deleted. Servers with the gate off, and those that do not know it,
+    refuse with 422 Invalid and the one cause ``nodeAffinity``.
 
     Raises:
         UserError: the answer is neither yes nor that refusal, for instance because the identity may not write volumes.

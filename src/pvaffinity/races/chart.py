@@ -28,23 +28,25 @@ def draw(summary: Summary, path: Path) -> Path:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     positions = list(range(len(summary.steps)))
-    floor = [0] * len(positions)
+    floor = [0.0] * len(positions)
     for verdict in Verdict:
-        heights = [step.counts[verdict] for step in summary.steps]
-        if any(heights) or verdict in (Verdict.KEPT, Verdict.STRANDED, Verdict.ESCAPED):
-            label = f"{verdict} ({sum(heights)})"
-            axes.bar(positions, heights, bottom=floor, width=0.78, color=COLOURS[verdict], label=label)
+        counts = [step.counts[verdict] for step in summary.steps]
+        if any(counts) or verdict in (Verdict.KEPT, Verdict.STRANDED, Verdict.ESCAPED):
+            heights = [100 * count / (step.rounds or 1) for count, step in zip(counts, summary.steps, strict=True)]
+            bars = axes.bar(
+                positions, heights, bottom=floor, width=0.8, color=COLOURS[verdict], label=f"{verdict} ({sum(counts)})"
+            )
+            axes.bar_label(bars, [str(n or "") for n in counts], label_type="center", fontsize=7, color="white")
             floor = [low + height for low, height in zip(floor, heights, strict=True)]
-    lost = [step.lost for step in summary.steps]
-    axes.plot(positions, lost, "o-", color="#222", linewidth=1, markersize=3.5, label=f"on lost node ({sum(lost)})")
     divide = sum(step.offset_ms < 0 for step in summary.steps) - 0.5
     axes.axvline(divide, color="#555", linewidth=1, linestyle="--")
     axes.annotate(
         " update acknowledged", (divide, 1.0), xycoords=("data", "axes fraction"), va="bottom", fontsize=8, color="#333"
     )
     axes.set_xticks(positions, [f"{step.offset_ms:+g}" if step.offset_ms else "0+" for step in summary.steps])
-    axes.set_xlabel("pod created, relative to the acknowledgement of the update (ms, measured)")
-    axes.set_ylabel("rounds")
+    axes.set_ylim(0, 100)
+    axes.set_xlabel("pod created, relative to the acknowledgement of the update (ms, measured; numbers are rounds)")
+    axes.set_ylabel("share of rounds (%)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(ncols=1, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     path.parent.mkdir(parents=True, exist_ok=True)

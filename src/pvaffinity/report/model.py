@@ -1,0 +1,254 @@
+"""What a run found out, as values: tests, behaviours, clusters, and the rule that makes a verdict of them.
+
+The JSON form (``conformance.json``) is for machines and for merging; its ``schema`` names its version. A file may hold
+several clusters.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BehaviourResult", "BehaviourVerdict", "ClusterResult", "Conformance", "Outcome", "TestResult"]
+
+import enum
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pvaffinity.behaviours import BEHAVIOURS, Behaviour
+from pvaffinity.errors import UserError
+
+SCHEMA = "pvaffinity-conformance/1"
+
+
+class Outcome(enum.StrEnum):
+    """How one test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """The guarantee is broken."""
+    ERROR = "error"
+    """Something around the test went wrong; the guarantee was not judged."""
+    UNSUPPORTED = "not supported"
+    """This cluster or provider lacks what the test needs."""
+    SKIPPED = "skipped"
+    """Left out by whoever started the run."""
+    XFAILED = "xfailed"
+    """A known gap of Kubernetes, there as expected."""
+    XPASSED = "xpassed"
+    """A known gap of Kubernetes is closed: the expectation must change, so this fails."""
+
+
+class BehaviourVerdict(enum.StrEnum):
+    """What may be said of a behaviour on a cluster."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    PARTIAL = "partial"
+    """What was checked holds, but a core check is missing."""
+    UNSUPPORTED = "not supported"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """One test on one cluster.
+
+    Attributes:
+        id: unique within the cluster.
+        title: the guarantee in one sentence, as the test's docstring has it.
+        seconds: of the test itself, set-up included.
+        reason: why it failed, was skipped, or is expected to fail.
+        core: whether the behaviour's verdict is only partial without it.
+    """
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+    id: str
+    outcome: Outcome
+    seconds: float = 0.0
+    reason: str = ""
+    title: str = ""
+    core: bool = True
+
+
+@dataclass(frozen=True)
+class BehaviourResult:
+    """All tests of one behaviour on one cluster."""
+
+    name: str
+    tests: tuple[TestResult, ...] = ()
+
+    @property
+    def verdict(self) -> BehaviourVerdict:
+        """Broken by any failure; holds only if everything core was judged; nothing judged is never a pass."""
+        outcomes = {test.outcome for test in self.tests}
+        if outcomes & {Outcome.FAILED, Outcome.XPASSED}:
+            return BehaviourVerdict.BROKEN
+        if not outcomes & {Outcome.PASSED, Outcome.XFAILED}:
+            return BehaviourVerdict.UNSUPPORTED if outcomes == {Outcome.UNSUPPORTED} else BehaviourVerdict.NOT_RUN
+        missing = (Outcome.ERROR, Outcome.UNSUPPORTED, Outcome.SKIPPED)
+        if any(t.outcome == Outcome.ERROR or (t.core and t.outcome in missing) for t in self.tests):
+            return BehaviourVerdict.PARTIAL
+        return BehaviourVerdict.HOLDS
+
+    @property
+    def counts(self) -> Mapping[Outcome, int]:
+        """Tests by outcome; an outcome that did not occur counts 0."""
+        return Counter(test.outcome for test in self.tests)
+
+    @property
+    def judged(self) -> int:
+        """How many tests say something about the behaviour."""
+        return len(self.tests) - sum(self.counts[o] for o in (Outcome.ERROR, Outcome.UNSUPPORTED, Outcome.SKIPPED))
+
+
+@dataclass(frozen=True)
+class ClusterResult:
+    """One cluster: what it is, and what was found on it.
+
+    Attributes:
+        provider: such as ``local``.
+        kubernetes: the full version, such as ``1.37.2``.
+        configuration: such as ``gate-on``.
+        gate_wanted: ``on`` or ``off``, what the configuration promises.
+        gate_measured: ``on`` or ``off``, or ``unknown``.
+        behaviours: in any order; those without tests may be left out.
+        started: UTC, ISO 8601.
+        seconds: from the cluster's creation to its last test.
+        races: sweeps as :meth:`pvaffinity.races.Summary.to_dict` has them, each with a ``title``.
+        capabilities: name, presence and evidence of what was measured.
+        notes: other facts, such as start-up seconds.
+    """
+
+    provider: str
+    kubernetes: str
+    configuration: str
+    gate_wanted: str
+    gate_measured: str
+    behaviours: tuple[BehaviourResult, ...]
+    started: str = ""
+    seconds: float = 0.0
+    races: tuple[Mapping[str, Any], ...] = ()
+    capabilities: tuple[Mapping[str, Any], ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes it the same cluster in two files."""
+        return self.provider, self.kubernetes, self.configuration
+
+    @property
+    def id(self) -> str:
+        """For people: ``1.37.2 gate-on (local)``."""
+        return f"{self.kubernetes} {self.configuration} ({self.provider})"
+
+    @property
+    def gate_as_wanted(self) -> bool:
+        """Whether the server does what its configuration promises; where not, no verdict means what it says."""
+        return self.gate_measured == self.gate_wanted
+
+    def behaviour(self, name: str) -> BehaviourResult:
+        """A behaviour's tests here; without any, it has not run."""
+        return next((b for b in self.behaviours if b.name == name), BehaviourResult(name))
+
+    def applies(self, behaviour: Behaviour) -> bool:
+        """Whether there is anything to ask: not, where it needs the gate, the gate is off, and nothing ran."""
+        return bool(self.behaviour(behaviour.id).tests) or not (behaviour.needs_gate and self.gate_measured == "off")
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """Everything known, from one run or from several."""
+
+    suite_version: str
+    clusters: tuple[ClusterResult, ...]
+
+    def verdicts(self, behaviour: Behaviour) -> list[BehaviourVerdict]:
+        """Of a behaviour, on every cluster on which it can be asked for."""
+        return [c.behaviour(behaviour.id).verdict for c in self.clusters if c.applies(behaviour)]
+
+    @property
+    def broken(self) -> list[tuple[Behaviour, ClusterResult]]:
+        """What is broken where, in the order of the summary."""
+        return [
+            (behaviour, cluster)
+            for behaviour in BEHAVIOURS
+            for cluster in self.clusters
+            if cluster.behaviour(behaviour.id).verdict == BehaviourVerdict.BROKEN
+        ]
+
+    @property
+    def wrong_gate(self) -> list[ClusterResult]:
+        """Clusters whose gate is not what their configuration promises."""
+        return [cluster for cluster in self.clusters if not cluster.gate_as_wanted]
+
+    @property
+    def holds(self) -> bool:
+        """Every behaviour that can be asked for holds on every cluster, and every one was asked for somewhere."""
+        asked = [set(self.verdicts(behaviour)) - {BehaviourVerdict.UNSUPPORTED} for behaviour in BEHAVIOURS]
+        return not self.wrong_gate and all(verdicts == {BehaviourVerdict.HOLDS} for verdicts in asked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON. Verdicts are written for readers and worked out anew when read."""
+        clusters = []
+        for cluster in self.clusters:
+            data = asdict(cluster)
+            data["behaviours"] = [
+                {"name": b.name, "verdict": str(b.verdict), "tests": [asdict(t) for t in b.tests]}
+                for b in cluster.behaviours
+            ]
+            clusters.append(data)
+        return {"schema": SCHEMA, "suite_version": self.suite_version, "clusters": clusters}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Conformance:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']!r} is not {SCHEMA}")
+        return cls(data["suite_version"], tuple(_cluster(cluster) for cluster in data["clusters"]))
+
+    def save(self, path: Path) -> Path:
+        """Write it to a file, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}")
+        temporary.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n")
+        return temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Conformance:
+        """Read a file.
+
+        Raises:
+            UserError: it cannot be read or is no conformance result.
+        """
+        fix = "give it a conformance.json that a run of this suite has written"
+        try:
+            return cls.from_dict(json.loads(path.read_text()))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}", fix) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise UserError(f"{path} is no conformance result: {what}", fix) from error
+
+
+def _cluster(data: Mapping[str, Any]) -> ClusterResult:
+    behaviours: Iterable[Mapping[str, Any]] = data["behaviours"]
+    return ClusterResult(
+        **{
+            **data,
+            "behaviours": tuple(
+                BehaviourResult(
+                    b["name"], tuple(TestResult(**{**t, "outcome": Outcome(t["outcome"])}) for t in b["tests"])
+                )
+                for b in behaviours
+            ),
+            "races": tuple(data.get("races") or ()),
+            "capabilities": tuple(data.get("capabilities") or ()),
+        }
+    )
