@@ -28,12 +28,9 @@ _POD_NETWORK = "10.244.0.0/16"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; returns the exit code."""
     options = _parse(arguments)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
-    logging.getLogger("asyncio").setLevel(logging.INFO)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if options.verbose:
+        logging.getLogger("pvaffinity").setLevel(logging.DEBUG)
     os.umask(0o077)  # sockets and logs are the user's own
     try:
         asyncio.run(_serve(_nodes(options)))

@@ -99,8 +99,10 @@ def command_line(argv: Sequence[str]) -> Script:
 
 def parse(text: str) -> Script:
     """Read the text of a script; never fails, see :class:`Unknown`."""
-    parser = _Parser(text)
-    return parser.script(closing=frozenset(), top=True)
+    try:
+        return _Parser(text).script(closing=frozenset(), top=True)
+    except RecursionError:
+        return Script((AndOr(Unknown(text)),))
 
 
 class _Parser:

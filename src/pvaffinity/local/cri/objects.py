@@ -91,9 +91,11 @@ class Container:
 
     def shell(self, write: Callable[[str, str], None], *, unknown_succeeds: bool = False) -> Shell:
         """A shell with the environment of the container."""
-        env = {entry.key: entry.value.decode("utf-8", "surrogateescape") for entry in self.config.envs}
         pod = self.sandbox.config
-        return Shell(write, env, pod.hostname or pod.metadata.name, unknown_succeeds=unknown_succeeds)
+        hostname = pod.hostname or pod.metadata.name  # in the host network the kubelet sends none
+        env = {"HOSTNAME": hostname}
+        env.update((entry.key, entry.value.decode("utf-8", "surrogateescape")) for entry in self.config.envs)
+        return Shell(write, env, hostname, unknown_succeeds=unknown_succeeds)
 
     async def start(self, *, listen: bool) -> None:
         """Run its command and, if wanted, open its ports.
@@ -104,9 +106,9 @@ class Container:
         if self.state != pb.CONTAINER_CREATED:
             raise FailedPreconditionError(f"container {self.id} is in state {pb.ContainerState.Name(self.state)}")
         self.sandbox.require_ready()
-        self.state, self.started_at = pb.CONTAINER_RUNNING, time.time_ns()
         self.log.open()
         self._process = Process([*self.config.command, *self.config.args], self.shell(self.log.write), self._end)
+        self.state, self.started_at = pb.CONTAINER_RUNNING, time.time_ns()
         if listen and self.sandbox.address:
             await self._ports.open(self.sandbox.address, declared_ports(self.config.annotations))
             if self.exited.is_set():

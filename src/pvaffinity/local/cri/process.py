@@ -16,13 +16,17 @@ from __future__ import annotations
 __all__ = ["Process", "exit_reason"]
 
 import asyncio
+import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import PurePosixPath
+from typing import Any
 
 from pvaffinity.local.cri.language import command_line
 from pvaffinity.local.cri.shell import Shell
 
+_BROKEN = 255  # exit code of a script that the simulator failed to run
+_LOG = logging.getLogger(__name__)
 _POLITE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 
 
@@ -58,7 +62,7 @@ class Process:
         else:
             self._end(0 if self._polite and number in _POLITE else 128 + number)
 
-    def _spawn(self, coroutine: asyncio._CoroutineLike[None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -66,7 +70,12 @@ class Process:
     async def _main(self) -> None:
         if self._script is None:
             return  # until a signal comes
-        self._end(await self._shell.run(self._script))
+        try:
+            code = await self._shell.run(self._script)
+        except Exception:  # noqa: BLE001  a container must end, whatever its script does to the simulator
+            _LOG.exception("a script failed")
+            code = _BROKEN
+        self._end(code)
 
     async def _trap(self, number: signal.Signals) -> None:
         script = self._shell.traps[number]
