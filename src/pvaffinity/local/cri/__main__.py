@@ -71,11 +71,10 @@ def _nodes(options: argparse.Namespace) -> list[tuple[Node, Path]]:
         name, _, path = argument.partition("=")
         if not (name and path):
             raise UserError(f"{argument!r} names no node and socket", "write NODE=SOCKET")
-        if name in sockets or Path(path) in sockets.values():
-            raise UserError(
-                f"{argument!r}: the node or the socket is named twice", "give each node a socket of its own"
-            )
-        sockets[name] = Path(path).absolute()
+        socket = Path(path).absolute()
+        if name in sockets or socket in sockets.values():
+            raise UserError(f"{argument!r}: the node or the socket is named twice", "give each node its own socket")
+        sockets[name] = socket
     state_dir = options.state_dir.absolute()
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,11 +93,13 @@ async def _serve(nodes: Sequence[tuple[Node, Path]]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     servers = [NodeServer(node, path) for node, path in nodes]
-    for server in servers:
-        await server.start()
-    print("serving", len(servers), flush=True)
-    await ended.wait()
-    await asyncio.gather(*(server.stop() for server in servers))
+    try:
+        for server in servers:
+            await server.start()
+        print("serving", len(servers), flush=True)
+        await ended.wait()
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers))
 
 
 if __name__ == "__main__":

@@ -72,19 +72,29 @@ class NodeServer:
         self._server: Any = None
 
     async def start(self) -> None:
-        """Listen; on return the socket answers."""
+        """Listen; on return the socket answers.
+
+        Raises:
+            UserError: the socket cannot be made.
+        """
         options = [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
             ("grpc.max_send_message_length", _MESSAGE_LIMIT),
         ]
-        self._server = grpc.aio.server(options=options)
-        self._server.add_generic_rpc_handlers((_Handlers(self._node),))
-        self._server.add_insecure_port(f"unix:{self._path}")
-        await self._server.start()
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers((_Handlers(self._node),))
+        try:
+            server.add_insecure_port(f"unix:{self._path}")
+        except RuntimeError as error:
+            raise UserError(f"cannot listen on {self._path}: {error}", "use a directory you may write") from error
+        await server.start()
+        self._server = server
 
     async def stop(self) -> None:
-        """Abort calls that are being answered and remove the socket."""
+        """Abort calls that are being answered and remove the socket; nothing if it was not started."""
+        if self._server is None:
+            return
         await self._server.stop(None)
         with contextlib.suppress(OSError):
             self._path.unlink()
