@@ -35,21 +35,23 @@ class Leftover:
         provider: who made it, "local" where nothing says otherwise.
         owner: the process it belongs to, if it says so.
         processes: pids that belong to it.
+        kept: whether its session left it running on purpose.
     """
 
     directory: Path
     provider: str
     owner: Owner | None
     processes: tuple[int, ...]
+    kept: bool = False
 
     @property
     def owned(self) -> bool:
         """Whether somebody still needs it."""
-        return self.owner is not None and self.owner.alive
+        return self.kept or (self.owner is not None and self.owner.alive)
 
     def __str__(self) -> str:
         state = f"its owner (process {self.owner.pid}) " if self.owner else "its owner "
-        state += "runs" if self.owned else "is gone"
+        state = "left running on purpose" if self.kept else state + ("runs" if self.owned else "is gone")
         count = len(self.processes)
         return f"{self.directory.name}: {state}, {count} process{'' if count == 1 else 'es'}"
 
@@ -78,7 +80,7 @@ def remove(leftover: Leftover) -> None:
         from pvaffinity import providers
         from pvaffinity.providers.base import Cluster
 
-        providers.get(leftover.provider).delete(Cluster.load(leftover.directory))
+        providers.load(leftover.provider).delete(Cluster.load(leftover.directory))
     remove_tree(leftover.directory)
 
 
@@ -102,12 +104,16 @@ def end_processes(directory: Path, seconds: float = 5.0) -> None:
 
 def _look(path: Path, marked: dict[int, Path]) -> Leftover:
     owner: Owner | None = None
+    kept = False
     with contextlib.suppress(OSError, ValueError, TypeError):
-        owner = Owner(**json.loads((path / "owner.json").read_text()))
+        data = json.loads((path / "owner.json").read_text())
+        kept = bool(data.pop("kept", False))
+        owner = None if kept else Owner(**data)
     provider = "local"
     with contextlib.suppress(OSError, ValueError, KeyError):
         provider = json.loads((path / "cluster.json").read_text())["provider"]
-    return Leftover(path, provider, owner, tuple(sorted(pid for pid, where in marked.items() if where == path)))
+    processes = tuple(sorted(pid for pid, where in marked.items() if where == path))
+    return Leftover(path, provider, owner, processes, kept and bool(processes))
 
 
 def _young(leftover: Leftover) -> bool:

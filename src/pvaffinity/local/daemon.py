@@ -26,8 +26,8 @@ class Readiness:
     """How a daemon shows that it is ready.
 
     Attributes:
-        kind: ``tcp`` (something accepts on ``target``, host:port), ``line`` (its log has the text ``target``), ``https``
-            (GET of the URL ``target`` answers 200) or ``started`` (it runs).
+        kind: ``tcp`` (something accepts on ``target``, host:port), ``line`` (its log has the text ``target``),
+            ``https`` (GET of the URL ``target`` answers 200) or ``started`` (it runs).
         ca, cert, key: files for ``https``.
     """
 

@@ -65,7 +65,9 @@ def _check(result: int, step: str) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount, by mount(2).
+    """Attach a file system or a bind mount.
+
+    See mount of section 2 of the manual.
 
     Raises:
         NamespaceError: refused.

@@ -46,6 +46,8 @@ class _Supervisor:
         self.ids = 0
         self.channel: socket.socket | None = None
         self.stopping: list[socket.socket] | None = None
+        self.watched: int | None = None
+        self.disowned = False
 
     def run(self) -> int:
         try:
@@ -68,16 +70,18 @@ class _Supervisor:
         register(reader, selectors.EVENT_READ, lambda: self._drain(reader))
         register(control, selectors.EVENT_READ, lambda: self._accept(control))
         register(sys.stdin.fileno(), selectors.EVENT_READ, self._creator)
-        if (descriptor := self.owner.descriptor()) is not None:
-            register(descriptor, selectors.EVENT_READ, self._stop)
+        self.watched = self.owner.descriptor()
+        if self.watched is not None:
+            register(self.watched, selectors.EVENT_READ, self._stop)
         elif not self.owner.alive:
             self._stop()
         if self.stopping is None and not self._enter(isolated=True):
             return 1
         while self.stopping is None:
-            for key, _ in self.selector.select(None if descriptor is not None else 0.5):
+            poll = self.watched is None and not self.disowned  # a kernel without pidfd_open
+            for key, _ in self.selector.select(0.5 if poll else None):
                 key.data()
-            if descriptor is None and not self.owner.alive:
+            if poll and not self.owner.alive:
                 self._stop()
         return self._finish()
 
@@ -164,6 +168,8 @@ class _Supervisor:
         for asker in self.waiting.values():
             self._answer(asker, {"state": "dead", "error": "the cluster has ended unexpectedly"})
         self.waiting.clear()
+        for client in list(self.buffers):
+            self._hang_up(client)
         if self.state == "starting":
             log = tail(self.directory / "logs" / "supervisor.log")
             self._say(event="failed", what="the cluster ended unexpectedly while it started", log=log)
@@ -211,6 +217,9 @@ class _Supervisor:
                 continue
             if kind == "stop":
                 self._stop(client)
+            elif kind == "disown":
+                self._disown()
+                self._answer(client, {"ok": True})
             elif self.channel is None:
                 self._answer(client, {"state": self.state, "supervisor": os.getpid(), "error": "the cluster has ended"})
             else:
@@ -227,6 +236,14 @@ class _Supervisor:
     def _answer(self, client: socket.socket, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             client.sendall(json.dumps(message).encode() + b"\n")
+
+    def _disown(self) -> None:
+        """From now on only an order ends the cluster."""
+        self.disowned = True
+        if self.watched is not None:
+            self.selector.unregister(self.watched)
+            os.close(self.watched)
+            self.watched = None
 
     # -- the end
 

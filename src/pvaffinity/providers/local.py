@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["LocalProvider"]
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -110,6 +111,12 @@ class LocalProvider:
 
             end_processes(cluster.directory)
         remove_tree(cluster.directory)
+
+    def disown(self, cluster: Cluster) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.disown`; ``pvaffinity clean --all`` removes it."""
+        with contextlib.suppress(control.NoSupervisorError):
+            control.ask(cluster.directory, "disown")
+            (cluster.directory / "owner.json").write_text(json.dumps({"kept": True}))
 
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.stop_kubelet`; returns when it has ended.
