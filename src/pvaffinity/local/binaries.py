@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPONENTS", "Binaries", "ensure", "items"]
+__all__ = ["COMPONENTS", "Binaries", "ensure", "fetch", "items"]
 
 import functools
 import re
@@ -95,13 +95,29 @@ def ensure(
     if named:
         return _named(release, named)
     cache = cache or Cache()
-    found = {item: cache.find(item) for item in items(release)}
+    found = fetch(items(release), progress=progress, every=every, sources=sources, cache=cache)
+    return Binaries(release, cache.root / _entry(release), "cache", {item.name: path for item, path in found.items()})
+
+
+def fetch(
+    wanted: Sequence[Item],
+    *,
+    progress: Progress = quiet,
+    every: float = 15.0,
+    sources: Sequence[str] = ("download", "build"),
+    cache: Cache | None = None,
+) -> dict[Item, Path]:
+    """Return where single binaries are in the cache; get what it lacks. Arguments as for :func:`ensure`.
+
+    Raises:
+        UserError: they cannot be had; says every way out.
+    """
+    cache = cache or Cache()
+    found = {item: cache.find(item) for item in wanted}
     lacking = [item for item, state in found.items() if state.state != "ok"]
     if lacking:
         _get(lacking, cache, Reporter(progress, every), sources)
-    return Binaries(
-        release, cache.root / _entry(release), "cache", {item.name: state.path for item, state in found.items()}
-    )
+    return {item: state.path for item, state in found.items()}
 
 
 def _entry(release: Release) -> str:

@@ -54,7 +54,7 @@ class Item:
     @property
     def entry(self) -> str:
         """The directory of the cache it belongs in."""
-        return "-".join(["etcd"] * (self.product == "etcd") + [self.version, *host()])
+        return "-".join([self.product] * (self.product != "kubernetes") + [self.version, *host()])
 
     @property
     def key(self) -> str:

@@ -8,7 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
-_ARGUMENTS = {"kubectl": ["version", "--client"]}
+_ARGUMENTS = {"kubectl": ["version", "--client"], "kubeadm": ["version", "-o", "short"]}
 _VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+\S*)")
 
 
