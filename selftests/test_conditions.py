@@ -1,0 +1,161 @@
+"""What conditions make of objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pvaffinity.affinity import in_region, in_zone
+from pvaffinity.conditions import (
+    VOLUME_AFFINITY,
+    VOLUME_ZONE,
+    Condition,
+    describe,
+    has_affinity,
+    has_event,
+    is_available,
+    is_bound,
+    is_gone,
+    is_ready_statefulset,
+    is_running,
+    is_running_on,
+    is_succeeded,
+    is_unschedulable,
+    is_unschedulable_because,
+    replacing,
+)
+from pvaffinity.objects import Obj
+
+NEWER = (
+    "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+    "2 node(s) didn't match PersistentVolume's node affinity. preemption: not helpful"
+)
+OLDER = "0/3 nodes are available: 3 node(s) had volume node affinity conflict."
+TAINTED = "0/3 nodes are available: 3 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }."
+
+
+def pod(node: str | None = None, *, leaving: bool = False, uid: str = "u1", **status: Any) -> Obj:
+    metadata = {"name": "p", "uid": uid, **({"deletionTimestamp": "now"} if leaving else {})}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": status}
+
+
+def containers(*states: str) -> list[Obj]:
+    return [{"name": f"c{i}", "ready": True, "state": {state: {}}} for i, state in enumerate(states)]
+
+
+def refused(message: str, reason: str = "Unschedulable", **more: Any) -> Obj:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return pod(phase="Pending", conditions=[{"type": "Ready", "status": "False"}, condition], **more)
+
+
+def volume(phase: str, affinity: Any = None) -> Obj:
+    spec = {} if affinity is None else {"nodeAffinity": affinity.to_dict()}
+    return {"kind": "PersistentVolume", "metadata": {"uid": "v"}, "spec": spec, "status": {"phase": phase}}
+
+
+def statefulset(generation: int, **status: Any) -> Obj:
+    return {"kind": "StatefulSet", "metadata": {"uid": "s", "generation": generation}, "spec": {}, "status": status}
+
+
+RUNNING = pod("node-1", phase="Running", containerStatuses=containers("running", "running"))
+ON_1 = is_running_on(["node-1"], "in us-east1-b")
+
+
+@pytest.mark.parametrize(
+    ("condition", "obj", "state"),
+    [
+        (is_bound, None, "not yet"),
+        (is_bound, volume("Available"), "not yet"),
+        (is_bound, volume("Bound"), "met"),
+        (is_bound, volume("Failed"), "terminal"),
+        (is_bound, volume("Lost"), "terminal"),
+        (is_available, volume("Pending"), "not yet"),
+        (is_available, volume("Available"), "met"),
+        (is_available, volume("Bound"), "terminal"),
+        (is_gone, None, "met"),
+        (is_gone, RUNNING, "not yet"),
+        (is_running, None, "not yet"),
+        (is_running, pod(phase="Pending"), "not yet"),
+        (is_running, RUNNING, "met"),
+        (is_running, pod("node-1", phase="Running"), "not yet"),
+        (is_running, pod("node-1", phase="Running", containerStatuses=containers("running", "waiting")), "not yet"),
+        (is_running, pod("n", phase="Running", leaving=True, containerStatuses=containers("running")), "not yet"),
+        (is_running, pod("node-1", phase="Pending", containerStatuses=containers("waiting")), "not yet"),
+        (is_running, pod("node-1", phase="Failed", reason="VolumeNodeAffinity"), "terminal"),
+        (is_running, pod("node-1", phase="Succeeded"), "terminal"),
+        (ON_1, RUNNING, "met"),
+        (ON_1, pod(phase="Pending"), "not yet"),
+        (ON_1, pod("node-1", phase="Pending"), "not yet"),
+        (ON_1, pod("node-2", phase="Pending"), "terminal"),
+        (ON_1, None, "not yet"),
+        (is_unschedulable, pod(phase="Pending"), "not yet"),
+        (is_unschedulable, refused(TAINTED), "met"),
+        (is_unschedulable, refused("gated", reason="SchedulingGated"), "not yet"),
+        (is_unschedulable, RUNNING, "terminal"),
+        (is_unschedulable_because(), refused(NEWER), "met"),
+        (is_unschedulable_because(), refused(OLDER), "met"),
+        (is_unschedulable_because(), refused(TAINTED), "not yet"),
+        (is_unschedulable_because(VOLUME_ZONE), refused("3 node(s) had no available volume zone."), "met"),
+        (is_unschedulable_because(VOLUME_AFFINITY), refused("3 node(s) had no available volume zone."), "not yet"),
+        (is_succeeded, pod("n", phase="Succeeded"), "met"),
+        (is_succeeded, pod("n", phase="Failed"), "terminal"),
+        (is_ready_statefulset(2), statefulset(1), "not yet"),
+        (is_ready_statefulset(2), statefulset(1, observedGeneration=1, replicas=2, readyReplicas=2), "met"),
+        (is_ready_statefulset(2), statefulset(2, observedGeneration=1, replicas=2, readyReplicas=2), "not yet"),
+        (is_ready_statefulset(2), statefulset(1, observedGeneration=1, replicas=3, readyReplicas=2), "not yet"),
+        (is_ready_statefulset(0), statefulset(1, observedGeneration=1, replicas=0), "met"),
+        (has_affinity(in_zone("a")), volume("Bound", in_zone("a")), "met"),
+        (has_affinity(in_zone("a")), volume("Bound", in_region("a")), "not yet"),
+        (has_affinity(None), volume("Bound"), "met"),
+        (has_affinity(None), None, "not yet"),
+        (replacing("u1", is_running), RUNNING, "not yet"),
+        (replacing("u0", is_running), RUNNING, "met"),
+        (replacing("u0", is_running), None, "not yet"),
+        (replacing("u0", ON_1), pod("node-2", phase="Pending"), "terminal"),
+    ],
+)
+def test_states(condition: Condition, obj: Obj | None, state: str) -> None:
+    """Each condition tells met, not yet and terminal apart."""
+    assert condition(obj).state == state
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "uid", "state"),
+    [
+        ("FailedMount", "no matching NodeSelectorTerms", None, "met"),
+        ("FailedMount", "", "u1", "met"),
+        ("FailedMount", "", "u2", "not yet"),
+        ("FailedMount", "something else", None, "not yet"),
+        ("FailedAttachVolume", "", None, "not yet"),
+    ],
+)
+def test_events(reason: str, text: str, uid: str | None, state: str) -> None:
+    """An event is told by reason, text and the UID of the object it is about."""
+    event = {
+        "reason": "FailedMount",
+        "message": 'MountVolume.NodeAffinity check failed for volume "pv-a" : no matching NodeSelectorTerms',
+        "involvedObject": {"uid": "u1"},
+    }
+    assert has_event(reason, text, uid=uid)(event).state == state
+    assert has_event(reason)(None).state == "not yet"
+
+
+def test_looks_say_what_was_seen() -> None:
+    """What a look saw is one line that holds phase, node, containers and the scheduler's reason."""
+    assert describe(None) == "no such object"
+    assert is_running(RUNNING).seen == "Running, on node-1, c0 running, c1 running"
+    waiting = [{"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+    stuck = pod("node-1", leaving=True, phase="Pending", containerStatuses=waiting)
+    assert describe(stuck) == "terminating, Pending, on node-1, c waiting (ContainerCreating)"
+    assert describe(refused("no node")) == "Pending, PodScheduled=False (Unschedulable): no node"
+    assert describe(volume("Bound", in_zone("a"))) == "Bound, nodeAffinity topology.kubernetes.io/zone In [a]"
+    assert describe(statefulset(1, replicas=2)) == "0 of 2 replicas ready"
+    assert describe({"metadata": {}}) == "present"
+
+
+def test_names_fit_into_sentences() -> None:
+    """Names read after "was not"."""
+    assert str(ON_1) == "running on a node in us-east1-b"
+    assert str(replacing("u", is_running)) == "replaced and running"
+    assert str(has_affinity(None)) == "stored with the affinity none"
