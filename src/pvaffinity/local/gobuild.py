@@ -1,4 +1,4 @@
-"""Build the binaries with Go, from the modules k8s.io/kubernetes and go.etcd.io/etcd/server/v3.
+"""Build binaries with Go: those of Kubernetes from the module k8s.io/kubernetes, others from modules of their own.
 
 k8s.io/kubernetes cannot be required as it is: its go.mod replaces the staging modules by directories. A throw-away
 module requires it, whose own ``require`` list then pins every dependency, and replaces the staging modules by their
@@ -25,7 +25,14 @@ _OLDEST_GO = (1, 21)  # the first that fetches the toolchain a module asks for
 _INSTALL = "install Go 1.21 or newer (https://go.dev/dl/)"
 # Bytes for all six, measured on amd64 with 1.34.4 to 1.37.2: build cache 3.0 to 4.5 GB, modules 0.4, binaries 0.5.
 _NEEDS = {"GOCACHE": 4_500_000_000, "GOMODCACHE": 700_000_000, "": 1_000_000_000}
-_MODULES = {"kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3"}
+_MODULES = {
+    "kubernetes": "k8s.io/kubernetes",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "containerd": "github.com/containerd/containerd/v2",
+    "cri-tools": "sigs.k8s.io/cri-tools",
+    "kind": "sigs.k8s.io/kind",
+}
+_ONE_PROGRAM = ("etcd", "kind")  # their module is the program; others have theirs in cmd/
 _STAMP = "k8s.io/component-base/version"
 
 
@@ -53,7 +60,7 @@ class GoBuild:
             self._write_module(go, item)
             target = directory / item.name
             path = _MODULES[item.product]
-            package = f"{path}/cmd/{item.name}" if item.product == "kubernetes" else path
+            package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
             go("build", "-v", "-trimpath", "-ldflags", link_flags(item), "-o", str(target), package)
         except GoError as error:
             raise SourceError(f"the Go build failed: {error}", detail=f"whole log: {go.log}") from error
@@ -67,7 +74,7 @@ class GoBuild:
         places = {**json.loads(go("env", "-json", "GOCACHE", "GOMODCACHE")), "": str(self._root)}
         # Where the module was unpacked before, most of it has probably been compiled, too.
         known = Path(places["GOMODCACHE"], f"{_MODULES['kubernetes']}@v{item.version}").is_dir()
-        share = 4 if known or item.product == "etcd" else 1
+        share = 4 if known or item.product != "kubernetes" else 1
         needs: dict[int, tuple[Path, int]] = {}
         for name, place in places.items():
             existing = next(p for p in [Path(place), *Path(place).parents] if p.exists())
@@ -88,9 +95,13 @@ class GoBuild:
         if "Error" in data:
             raise go.error(data["Error"])
         theirs, sums = Path(data["GoMod"]).read_text(), Path(data["Dir"], "go.sum")
-        make = kubernetes_go_mod if item.product == "kubernetes" else etcd_go_mod
+        text = (
+            kubernetes_go_mod(theirs, item.version)
+            if item.product == "kubernetes"
+            else plain_go_mod(_MODULES[item.product], theirs, item.version)
+        )
         with writing(go.module):
-            (go.module / "go.mod").write_text(make(theirs, item.version))
+            (go.module / "go.mod").write_text(text)
             (go.module / "go.sum").write_bytes(sums.read_bytes() if sums.exists() else b"")
 
 
@@ -103,7 +114,9 @@ def _find_go() -> str:
 
 def link_flags(item: Item) -> str:
     """Value of ``-ldflags``: no debug information, and what ``--version`` tells (k8s.io/component-base/version)."""
-    if item.product == "etcd":
+    if item.product == "cri-tools":
+        return f"-s -w -X {_MODULES[item.product]}/pkg/version.Version={item.version}"
+    if item.product != "kubernetes":
         return "-s -w"
     major, minor = item.version.split(".")[:2]
     stamps = {
@@ -133,7 +146,12 @@ def kubernetes_go_mod(theirs: str, version: str) -> str:
 
 def etcd_go_mod(theirs: str, version: str) -> str:
     """The throw-away module's go.mod, from that of etcd's server."""
-    return "\n".join(["module build", *_directives(theirs), f"require {_MODULES['etcd']} v{version}"]) + "\n"
+    return plain_go_mod(_MODULES["etcd"], theirs, version)
+
+
+def plain_go_mod(path: str, theirs: str, version: str) -> str:
+    """The throw-away module's go.mod for a module that can be required as it is."""
+    return "\n".join(["module build", *_directives(theirs), f"require {path} v{version}"]) + "\n"
 
 
 def _directives(theirs: str) -> list[str]:
