@@ -21,7 +21,7 @@ from pvaffinity.errors import UserError
 from pvaffinity.local import bincache, gobuild
 from pvaffinity.local.binaries import COMPONENTS, ensure, items
 from pvaffinity.local.bincache import Cache
-from pvaffinity.local.gobuild import go_mod
+from pvaffinity.local.gobuild import kubernetes_go_mod
 from pvaffinity.local.goprocess import first_error
 from pvaffinity.versions import load_versions
 
@@ -159,7 +159,7 @@ def test_a_failing_build_shows_its_first_error(fake: Fake) -> None:
 def test_a_module_that_cannot_be_had_is_named(fake: Fake) -> None:
     """The error of the module download is what the user reads."""
     (fake.root / "download.json").write_text(json.dumps({"Error": "k8s.io/kubernetes@v9: reading …: 404 Not Found"}))
-    with pytest.raises(UserError, match=r"module cannot be had: k8s.io/kubernetes@v9: reading …: 404"):
+    with pytest.raises(UserError, match=r"k8s.io/kubernetes@v9: reading …: 404"):
         ensure(RELEASE)
 
 
@@ -293,7 +293,7 @@ replace (
 
 def test_staging_modules_are_replaced_and_no_others() -> None:
     """Staging modules get the version that belongs to the release; other replacements are taken over."""
-    assert go_mod(THEIRS, "1.34.4").splitlines() == [
+    assert kubernetes_go_mod(THEIRS, "1.34.4").splitlines() == [
         "module build",
         "go 1.24.0",
         "godebug default=go1.24",

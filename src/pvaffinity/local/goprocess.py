@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["first_error", "run"]
+__all__ = ["Go", "GoError", "first_error"]
 
 import contextlib
 import os
@@ -11,10 +11,11 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from pvaffinity.local.bincache import writing
+from pvaffinity.local.bincache import disk_full, host, writing
 from pvaffinity.local.reporter import Reporter
 
 # Between us and go: asks the kernel to interrupt go when we die, however we die, and lowers its priority.
@@ -31,51 +32,119 @@ _GRACE = 5.0  # seconds between SIGINT and SIGKILL
 _NO_ERROR = re.compile(
     r"go: (downloading|finding|extracting|added|upgraded|downgraded|found) |# |[\w.~/-]+$|\$ |\s*$|package \S+$"
 )
+_FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
-def run(
-    command: Sequence[str], directory: Path, env: Mapping[str, str], log: Path, reporter: Reporter
-) -> tuple[int, str]:
-    """Run a go command; its messages go to the end of ``log``.
+class GoError(Exception):
+    """A go command failed; the text is the first line that says why.
 
-    On any exception, KeyboardInterrupt included, the whole process group is ended before it is passed on.
-
-    Returns:
-        Exit code and standard output.
+    Attributes:
+        output: what it wrote to standard output nevertheless.
     """
-    output = directory / ".output"
-    with writing(log):
-        messages = log.open("ab", buffering=0)
-    with messages:
-        messages.write(f"$ {' '.join(command)}\n".encode())
-        with output.open("wb") as out:
+
+    def __init__(self, why: str, output: str = "") -> None:
+        super().__init__(why)
+        self.output = output
+
+
+@dataclass(frozen=True)
+class Go:
+    """A go command, the directory and environment it runs in, and where its messages go.
+
+    Attributes:
+        binary: absolute path.
+        work: a directory that may be filled; removed by its owner.
+        log: messages are appended.
+    """
+
+    binary: str
+    work: Path
+    log: Path
+    reporter: Reporter
+
+    @property
+    def module(self) -> Path:
+        """The directory of the throw-away module."""
+        return self.work / "module"
+
+    def prepare(self) -> None:
+        """Make the directories and an empty log."""
+        with writing(self.work):
+            self.log.parent.mkdir(exist_ok=True)
+            self.log.write_text("")
+            self.module.mkdir()
+            self._temporary.mkdir()
+
+    @property
+    def _temporary(self) -> Path:
+        return self.work / "go-tmp"
+
+    def _environment(self) -> dict[str, str]:
+        # The user's, less what would break the build; Go's proxies, checksum database and caches stay the user's.
+        system, machine = host()
+        ours = {
+            "CGO_ENABLED": "0",
+            "GO111MODULE": "on",
+            "GOARCH": machine,
+            "GOFLAGS": "-mod=mod",
+            "GOOS": system,
+            "GOTMPDIR": str(self._temporary),
+            "GOTOOLCHAIN": "auto",
+            "GOWORK": "off",
+        }
+        return {**os.environ, **ours}
+
+    def __call__(self, *arguments: str, **env: str) -> str:
+        """Run go with ``arguments``; returns its standard output.
+
+        On any exception, KeyboardInterrupt included, the whole process group is ended before it is passed on.
+
+        Raises:
+            GoError: it failed.
+            UserError: the disk is full.
+        """
+        code, output = self._run(arguments, {**self._environment(), **env})
+        if code:
+            raise self.error(self.log.read_text(errors="replace"), output)
+        return output
+
+    def error(self, messages: str, output: str = "") -> Exception:
+        """What to raise for messages of a command that failed."""
+        return disk_full(self.work) if _FULL.search(messages) else GoError(first_error(messages), output)
+
+    def _run(self, arguments: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str]:
+        output = self.work / "stdout"
+        with writing(self.log):
+            log = self.log.open("ab", buffering=0)
+            log.write(f"$ go {' '.join(arguments)}\n".encode())
+        with log, output.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), *command],
-                cwd=directory,
-                env=dict(env),
+                [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), self.binary, *arguments],
+                cwd=self.module,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
-        try:
-            assert process.stderr
-            seen = bytearray()
-            with process.stderr, selectors.DefaultSelector() as selector:
-                selector.register(process.stderr, selectors.EVENT_READ)
-                while True:
-                    if selector.select(min(reporter.every, 1.0)):
-                        block = os.read(process.stderr.fileno(), 1 << 16)
-                        if not block:
-                            break
-                        with writing(log):
-                            messages.write(block)
-                        seen += block
-                    reporter.tick(_doing(seen.decode(errors="replace")))
-            return process.wait(), output.read_text()
-        except BaseException:
-            _end(process)
-            raise
+            try:
+                assert process.stderr
+                seen = bytearray()
+                with process.stderr, selectors.DefaultSelector() as selector:
+                    selector.register(process.stderr, selectors.EVENT_READ)
+                    while True:
+                        if selector.select(min(self.reporter.every, 1.0)):
+                            block = os.read(process.stderr.fileno(), 1 << 16)
+                            if not block:
+                                break
+                            seen += block
+                            with writing(self.log):
+                                log.write(block)
+                        self.reporter.tick(_doing(seen.decode(errors="replace")))
+                return process.wait(), output.read_text()
+            except BaseException:
+                _end(process)
+                raise
 
 
 def _doing(seen: str) -> str:
@@ -83,7 +152,7 @@ def _doing(seen: str) -> str:
     compiled = sum(1 for line in seen.splitlines() if re.fullmatch(r"[\w.~/-]+", line))
     if compiled:
         return f"building, {compiled} packages compiled"
-    return f"fetching modules, {fetched} so far" if fetched else "working"
+    return f"fetching modules, {fetched} so far" if fetched else "building"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -92,8 +161,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE)
-            if number == signal.SIGKILL:
-                return
 
 
 def first_error(log: str) -> str:
