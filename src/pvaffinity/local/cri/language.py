@@ -99,10 +99,7 @@ def command_line(argv: Sequence[str]) -> Script:
 
 def parse(text: str) -> Script:
     """Read the text of a script; never fails, see :class:`Unknown`."""
-    try:
-        return _Parser(text).script(closing=frozenset(), top=True)
-    except RecursionError:
-        return Script((AndOr(Unknown(text)),))
+    return _Parser(text).script(closing=frozenset(), top=True)
 
 
 class _Parser:
@@ -138,7 +135,7 @@ class _Parser:
                 return Script(tuple(statements))
             try:
                 statements.append(self._and_or())
-            except _OutsideError:
+            except (_OutsideError, RecursionError):  # the latter: loops in loops in loops …
                 if not top:
                     raise
                 return Script((*statements, AndOr(Unknown(self._text[offset:]))))
