@@ -32,7 +32,7 @@ _OFFICIAL = {
     "etcd": "https://github.com/etcd-io/etcd/releases/download",
 }
 _TIMEOUT = httpx.Timeout(20.0, connect=5.0)  # 20 s without a byte: the connection is dead, resume on a new one
-_FIX = "make {} reachable, or set PVAFFINITY_DOWNLOADS to a mirror"
+_FIX = "make {} reachable and say pvaffinity binaries fetch --retry, or set PVAFFINITY_DOWNLOADS to a mirror"
 
 
 def bases() -> dict[str, str]:

@@ -47,6 +47,7 @@ class GoBuild:
     def __init__(self, root: Path, *, prereleases: bool = False) -> None:
         self._root = root
         self._prereleases = prereleases
+        self._modules: dict[str, tuple[str, bytes]] = {}  # go.mod and go.sum, worked out for the first of its binaries
 
     def get(self, item: Item, directory: Path, reporter: Reporter) -> tuple[Path, str]:
         """Build the item in ``directory``."""
@@ -54,12 +55,16 @@ class GoBuild:
             raise SourceError("pre-releases are not built: their modules are not all published", news=False)
         go = Go(_find_go(), directory, self._root / "logs" / f"{item.key}.log", reporter)
         go.prepare()
+        path = _MODULES[item.product]
         reporter.say(f"building with {go.binary}")
         try:
-            self._check(go, item)
-            self._write_module(go, item)
+            if path not in self._modules:
+                self._check(go, item)
+                self._modules[path] = self._module(go, item)
+            with writing(go.module):
+                (go.module / "go.mod").write_text(self._modules[path][0])
+                (go.module / "go.sum").write_bytes(self._modules[path][1])
             target = directory / item.name
-            path = _MODULES[item.product]
             package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
             go("build", "-v", "-trimpath", "-ldflags", link_flags(item), "-o", str(target), package)
         except GoError as error:
@@ -84,7 +89,7 @@ class GoBuild:
             if shutil.disk_usage(existing).free < need:
                 raise disk_full(existing, need)
 
-    def _write_module(self, go: Go, item: Item) -> None:
+    def _module(self, go: Go, item: Item) -> tuple[str, bytes]:
         try:
             output = go("mod", "download", "-json", f"{_MODULES[item.product]}@v{item.version}", GOFLAGS="")
         except GoError as error:
@@ -100,9 +105,7 @@ class GoBuild:
             if item.product == "kubernetes"
             else plain_go_mod(_MODULES[item.product], theirs, item.version)
         )
-        with writing(go.module):
-            (go.module / "go.mod").write_text(text)
-            (go.module / "go.sum").write_bytes(sums.read_bytes() if sums.exists() else b"")
+        return text, sums.read_bytes() if sums.exists() else b""
 
 
 def _find_go() -> str:

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ def _ask_one(base: str, url: str, answers: dict[str, str]) -> None:
     except httpx.TimeoutException:
         pass
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
-        answers[base] = str(error) or type(error).__name__
+        answers[base] = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
 
 
 def _key(base: str) -> str:
@@ -81,14 +82,22 @@ def _recall(memory: Path) -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
         entries = json.loads(memory.read_text())
         now = time.time()
-        return {key: e["why"] for key, e in entries.items() if 0 <= now - e["at"] < _REMEMBER}
+        return {
+            key: f"{e['why']}, tried {now - e['at']:.0f} s ago"
+            for key, e in entries.items()
+            if 0 <= now - e["at"] < _REMEMBER
+        }
     return {}
 
 
 def _remember(memory: Path, reasons: Mapping[str, str]) -> None:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
         temporary = memory.with_suffix(f".{os.getpid()}")
-        entries = {key: {"why": why, "at": time.time()} for key, why in {**_recall(memory), **reasons}.items()}
+        try:
+            entries = dict(json.loads(memory.read_text()))
+        except (OSError, ValueError, TypeError):
+            entries = {}
+        entries |= {key: {"why": why, "at": time.time()} for key, why in reasons.items()}
         temporary.write_text(json.dumps(entries))
         temporary.replace(memory)
