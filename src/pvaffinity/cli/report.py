@@ -33,7 +33,7 @@ def report(files: tuple[Path, ...], output: Path, allure: Path | None, check: bo
     pvaffinity report report/                        the page, the table and the badge anew
     pvaffinity report leg-*/ -o site --check         one site for the legs of a CI matrix
     pvaffinity report --rejudge report/races         verdicts of saved races, worked out again
-    """
+    """  # noqa: D301  click reads the backspace that \b is
     if rejudge:
         _rejudge(_expand(files, "*.jsonl", "saved race"), check)
         return

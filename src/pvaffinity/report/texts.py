@@ -34,13 +34,14 @@ def headline(result: Conformance) -> str:
         open_ends = "" if _all_judged(result) else " Not everything else was judged."
         return f"Broken: {', '.join(behaviours)} on {where}.{open_ends}"
     counts = Counter(_overall(result, behaviour) for behaviour in BEHAVIOURS)
-    held, clusters_text = counts[BehaviourVerdict.HOLDS], _clusters(result)
-    if held == len(BEHAVIOURS):
-        return f"All {held} behaviours hold on {clusters_text}."
+    held = counts[BehaviourVerdict.HOLDS]
     if held + counts[BehaviourVerdict.PARTIAL] == 0:
         return "Nothing was judged: no check ran to its end."
+    where = _clusters(result)
+    if held == len(BEHAVIOURS):
+        return f"All {held} behaviours hold on {where}."
     rest = ", ".join(f"{counts[v]} {v}" for v in BehaviourVerdict if v != BehaviourVerdict.HOLDS and counts[v])
-    return f"{held} of {len(BEHAVIOURS)} behaviours hold on {clusters_text}; {rest}."
+    return f"{held} of {len(BEHAVIOURS)} behaviours hold on {where}; {rest}."
 
 
 def matrix(result: Conformance) -> str:

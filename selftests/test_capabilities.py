@@ -1,0 +1,110 @@
+"""Probing the gate: what each possible answer of an API server is taken for, and that nothing is left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pvaffinity.api import Response
+from pvaffinity.capabilities import GateMetric, gate_capability, gate_metric, gate_state
+from pvaffinity.errors import ApiError, Cause, UserError
+
+IMMUTABLE = ApiError(422, "Invalid", "immutable", [Cause("FieldValueInvalid", "nodeAffinity")])
+
+
+class Server:
+    """Answers the probe's update as told, and remembers what exists."""
+
+    def __init__(self, answer: Any = None, *, metrics: Any = "", create: ApiError | None = None) -> None:
+        self.answer, self.metrics, self.refusal = answer, metrics, create
+        self.volumes: set[str] = set()
+
+    def create(self, volume: dict[str, Any]) -> dict[str, Any]:
+        """Store a volume."""
+        if self.refusal:
+            raise self.refusal
+        self.volumes.add(volume["metadata"]["name"])
+        return volume
+
+    def patch(self, ref: Any, body: dict[str, Any], content_type: str, **query: str) -> Response:
+        """Accept it as a dry run, unless told otherwise."""
+        assert query == {"dryRun": "All"}
+        assert ref.name in self.volumes
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return Response(200, {"spec": self.answer or body["spec"]}, ())
+
+    def delete(self, ref: Any) -> bool:
+        """Forget a volume."""
+        self.volumes.discard(ref.name)
+        return True
+
+    def text(self, path: str) -> str:
+        """The metrics."""
+        if isinstance(self.metrics, Exception):
+            raise self.metrics
+        return str(self.metrics)
+
+
+@pytest.mark.parametrize(("answer", "state"), [(None, "on"), (IMMUTABLE, "off")])
+def test_the_answer_to_an_update_is_the_gates_state(answer, state):
+    """Accepted means on, refused as immutable means off, and the probe's volume is deleted either way."""
+    server = Server(answer)
+    assert gate_state(server) == state  # type: ignore[arg-type]
+    assert not server.volumes
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ApiError(403, "Forbidden", "no"),
+        ApiError(422, "Invalid", "x", [Cause("FieldValueInvalid", "spec.nodeAffinity")]),
+        ApiError(400, "BadRequest", "denied by a webhook"),
+        {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["before"]}]}]}}},
+    ],
+    ids=["forbidden", "another cause", "webhook", "taken but not applied"],
+)  # fmt: skip
+def test_any_other_answer_is_no_state(answer):
+    """A refusal for another reason, or an update that silently changes nothing, is never taken for on or off."""
+    server = Server(answer)
+    with pytest.raises(UserError, match="the gate cannot be probed"):
+        gate_state(server)  # type: ignore[arg-type]
+    assert not server.volumes
+
+
+def test_who_may_not_create_volumes_is_told_so():
+    """Without the right to create a volume the message says which rights are needed."""
+    with pytest.raises(UserError, match="creating a PersistentVolume is refused") as caught:
+        gate_state(Server(create=ApiError(403, "Forbidden", "no")))  # type: ignore[arg-type]
+    assert "persistentvolumes" in caught.value.fix
+
+
+METRICS = """# HELP kubernetes_feature_enabled [BETA] x
+kubernetes_feature_enabled{name="MutableCSINodeAllocatableCount",stage="BETA"} 1
+kubernetes_feature_enabled{name="MutablePVNodeAffinity",stage="ALPHA"} %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        (METRICS % 1, GateMetric("ALPHA", True)),
+        (METRICS % 0, GateMetric("ALPHA", False)),
+        ('kubernetes_feature_enabled{name="Other",stage="ALPHA"} 1\n', None),
+        (ApiError(403, "Forbidden", "no"), None),
+    ],
+    ids=["on", "off", "unknown gate", "unreadable"],
+)
+def test_the_metric_is_read_for_this_gate_only(metrics, expected):
+    """The metric of another gate, none at all, or no right to read it give no answer."""
+    assert gate_metric(Server(metrics=metrics)) == expected  # type: ignore[arg-type]
+
+
+def test_the_capability_names_both_witnesses():
+    """Its presence is what the server did; what it said stands beside it as evidence."""
+    capability = gate_capability(Server(IMMUTABLE, metrics=METRICS % 1))  # type: ignore[arg-type]
+    assert not capability.present
+    assert "refused with 422" in capability.evidence
+    assert "= 1" in capability.evidence

@@ -1,0 +1,254 @@
+"""The sweep's book-keeping: steps, plans, records, charts, and what an observer makes of a watch."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pvaffinity.affinity import in_zone
+from pvaffinity.errors import ApiError, UserError
+from pvaffinity.races import OFFSETS_MS, Record, SweepError, sweep
+from pvaffinity.races.observe import Observer, await_all, fate_of
+from pvaffinity.races.record import step_of
+from pvaffinity.races.sweep import _Gun, _Plan
+from pvaffinity.verdicts import Binding, Verdict
+
+DATA = Path(__file__).parent / "data/races"
+
+
+@pytest.mark.parametrize(
+    ("measured", "step"),
+    [
+        (-30, -30),
+        (-34.9, -30),
+        (-35.1, None),
+        (-24, -20),
+        (-1.2, -2),
+        (-0.01, -2),
+        (0.0, 0),
+        (0.9, 0),
+        (1.1, 2),
+        (34.9, 30),
+        (36, None),
+    ],
+)
+def test_a_round_belongs_to_the_nearest_step_of_its_sign(measured, step):
+    """A measured offset counts for the nearest step, never across zero, and not at all far outside."""
+    assert step_of(measured, OFFSETS_MS) == step
+
+
+def test_the_plan_aims_until_every_step_has_its_rounds():
+    """Shots that always hit fill the plan exactly; what misses is aimed at again."""
+    plan = _Plan((-2.0, 0.0, 2.0), 5, random.Random(1))
+    fired = 0
+    while batch := plan.next_batch():
+        for offset in batch:
+            fired += 1
+            plan.hit(100.0 if fired % 3 == 0 else offset)
+    assert plan.done == plan.wanted == 15
+    assert fired > 15
+
+
+def test_saved_record_is_the_same_record(tmp_path):
+    """Saving and loading keeps every history, so that judging again gives the same summary."""
+    record = Record.load(DATA / "handmade.jsonl")
+    again = Record.load(record.save(tmp_path / "race.jsonl"))
+    assert again == record
+    assert again.summary() == record.summary()
+
+
+def test_summary_counts_every_round_and_names_what_fails():
+    """Each round is counted once, and each escaped or unknown one is named with its reason."""
+    summary = Record.load(DATA / "handmade.jsonl").summary()
+    counts = {str(verdict): count for verdict, count in summary.totals.items()}
+    assert counts == {"kept": 2, "pending": 1, "stranded": 2, "escaped": 2, "unknown": 3}
+    assert not summary.holds
+    assert {history.name.split(":")[0] for history, _ in summary.failures} == {"escaped", "unknown"}
+    assert "escaped: runs on the old node" in str(summary)
+
+
+def test_real_record_holds():
+    """Rounds of a real 1.37 cluster: no pod escaped, stranded ones included."""
+    summary = Record.load(DATA / "kubernetes-1.37.jsonl").summary()
+    assert summary.holds, str(summary)
+    assert summary.totals[Verdict.STRANDED] > 0
+
+
+def test_real_escapes_are_found():
+    """Rounds of a real cluster whose kubelet had nothing to check: stale placements ran, and are judged so.
+
+    The pods listed their claim without mounting it, and the kubelet looks at mounted volumes only.
+    """
+    summary = Record.load(DATA / "unchecked-volume.jsonl").summary()
+    counts = {str(verdict): count for verdict, count in summary.totals.items() if count}
+    assert counts == {"escaped": 4, "kept": 5}
+    assert not summary.holds
+
+
+def test_a_step_without_its_rounds_is_no_evidence():
+    """A sweep that lacks rounds in one step does not hold, even if nothing went wrong."""
+    record = Record.load(DATA / "kubernetes-1.37.jsonl")
+    some = tuple(h for h in record.histories if h.offset_ms is None or h.offset_ms < 0)
+    summary = replace(record, histories=some).summary()
+    assert not summary.failures
+    assert not summary.holds
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format":"pvaffinity-race/1"}', "no json", '{"format":"other/9"}\n'])
+def test_damaged_records_are_refused_by_name(tmp_path, text):
+    """A file that is no record, or half of one, is the user's to replace, in one line."""
+    path = tmp_path / "x.jsonl"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"x\.jsonl is (not a race record|damaged)"):
+        Record.load(path)
+
+
+def test_a_cut_line_is_damage(tmp_path):
+    """A record whose last line is cut off is not read as a shorter one."""
+    path = tmp_path / "cut.jsonl"
+    path.write_text((DATA / "handmade.jsonl").read_text()[:-40])
+    with pytest.raises(UserError, match="damaged"):
+        Record.load(path)
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_chart_is_drawn(tmp_path, ending):
+    """The chart is written in the format its name ends with."""
+    path = Record.load(DATA / "handmade.jsonl").chart(tmp_path / f"chart.{ending}")
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def pod(version: int, node: str | None = None, **status: Any) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p", "resourceVersion": str(version)},
+        "spec": {"nodeName": node} if node else {},
+        "status": status,
+    }
+
+
+class Server:
+    """Answers lists and watches of pods from a script; events are none. An ``ApiError`` in the script is raised."""
+
+    def __init__(self, lists: list[list[dict[str, Any]]], watches: list[list[Any]]) -> None:
+        self.lists, self.watches = iter(lists), iter(watches)
+
+    def snapshot(self, kind: str, *_: Any, **__: Any) -> tuple[list[dict[str, Any]], str]:
+        """The next list of the script."""
+        return (next(self.lists) if kind == "Pod" else []), "1"
+
+    def watch(self, kind: str, *_: Any, stop: Any, **__: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The next stream of the script; the last one stays open until it is stopped."""
+        for entry in next(self.watches, None) or () if kind == "Pod" else ():
+            if isinstance(entry, Exception):
+                raise entry
+            yield entry
+        if kind != "Pod" or not self._more():
+            while not stop.closed:
+                threading.Event().wait(0.01)
+
+    def _more(self) -> bool:
+        self.watches = iter(rest := list(self.watches))
+        return bool(rest)
+
+
+def test_binding_version_is_that_of_the_first_bound_version_seen():
+    """The event that first shows a node gives the binding's version; later ones do not move it."""
+    events = [("ADDED", pod(5)), ("MODIFIED", pod(7, "n")), ("MODIFIED", pod(9, "n", phase="Running"))]
+    with Observer(Server([[]], [events]), "ns", "a=b") as observer:  # type: ignore[arg-type]
+        assert observer.wait(["p"], lambda seen: seen.fate.phase == "Running", 5)
+        assert observer.take("p").binding == Binding("n", 7)
+
+
+def test_a_resumed_watch_loses_nothing():
+    """A stream that merely ends is resumed where it was, so the binding's version is still exact."""
+    streams = [[("ADDED", pod(5))], [("MODIFIED", pod(7, "n"))]]
+    with Observer(Server([[]], streams), "ns", "a=b") as observer:  # type: ignore[arg-type]
+        assert observer.wait(["p"], lambda seen: seen.binding is not None, 5)
+        assert observer.take("p").binding == Binding("n", 7)
+
+
+def test_after_410_the_binding_version_is_unknown():
+    """A binding found in a new list after an expired watch has a node but no version."""
+    streams = [[("ADDED", pod(5)), ApiError(410, "Expired", "too old")], []]
+    with Observer(Server([[], [pod(9, "n")]], streams), "ns", "a=b") as observer:  # type: ignore[arg-type]
+        assert observer.wait(["p"], lambda seen: seen.binding is not None, 5)
+        assert observer.take("p").binding == Binding("n", None)
+
+
+def test_a_failing_watch_ends_the_sweep():
+    """An error of the watch reaches whoever waits, instead of letting the wait run out."""
+    server = Server([[]], [[("ADDED", pod(5)), ApiError(403, "Forbidden", "no")]])
+    with pytest.raises(SweepError, match="a watch failed: 403"):
+        with Observer(server, "ns", "a=b") as observer:  # type: ignore[arg-type]
+            observer.wait(["p"], lambda seen: False, 5)
+
+
+def test_waiting_for_objects_names_the_missing():
+    """What is not met in time is counted and named."""
+    with pytest.raises(SweepError, match=r"1 of 2 Pods were not Bound within 0\.1 s: q"):
+        await_all(
+            Server([[pod(3)]], []),  # type: ignore[arg-type]
+            "Pod",
+            "ns",
+            ["p", "q"],
+            lambda obj: True,
+            labels="a=b",
+            seconds=0.1,
+            what="Bound",
+        )
+
+
+@pytest.mark.parametrize(
+    ("status", "ran"),
+    [
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, False),
+        ({"containerStatuses": [{"ready": True, "state": {"waiting": {}}}]}, False),
+        ({"containerStatuses": [{"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}, True),
+        ({"containerStatuses": [{"state": {"terminated": {"startedAt": "2026-01-01T00:00:00Z"}}}]}, True),
+        ({"containerStatuses": [{"state": {"terminated": {"startedAt": None}}}]}, False),
+        ({"containerStatuses": [{"state": {"waiting": {}}, "lastState": {"terminated": {"startedAt": "x"}}}]}, True),
+        ({}, False),
+    ],
+)
+def test_a_pod_ran_if_a_container_started(status, ran):
+    """Only a started container counts, not readiness, and a start is never forgotten."""
+    assert fate_of(pod(1, "n", **status)).ran is ran
+    assert fate_of(pod(1, "n", **status), ran_before=True).ran
+
+
+class Refusing:
+    """Refuses the update, as a server without the gate does."""
+
+    def patch(self, *_: Any, **__: Any) -> Any:
+        """No."""
+        raise ApiError(422, "Invalid", "field is immutable")
+
+    def create(self, *_: Any, **__: Any) -> Any:
+        """Yes."""
+        return {"metadata": {"resourceVersion": "3"}}
+
+
+@pytest.mark.parametrize("offset", [-5.0, 0.0])
+def test_a_refused_update_is_no_race(offset):
+    """Where the server refuses the update there is nothing to judge, and the sweep says so at the first round."""
+    with pytest.raises(SweepError, match="refused a write of round r: 422 Invalid"):
+        _Gun(Refusing(), {}).fire("r", {}, offset)  # type: ignore[arg-type]
+
+
+def test_a_race_nobody_can_lose_is_refused():
+    """Without a node that the tightening takes away, every verdict would be kept: that is refused, not passed."""
+
+    class Nodes:
+        def list(self, kind: str) -> list[dict[str, Any]]:
+            """One node, in the volume's new zone."""
+            return [{"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "c"}}}]
+
+    with pytest.raises(SweepError, match="nothing to lose"):
+        sweep(Nodes(), namespace="ns", before=in_zone("b"), after=in_zone("c"))  # type: ignore[arg-type]
