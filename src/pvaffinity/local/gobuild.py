@@ -58,12 +58,13 @@ class GoBuild:
         path = _MODULES[item.product]
         reporter.say(f"building with {go.binary}")
         try:
-            if path not in self._modules:
+            key = f"{path}@v{item.version}"
+            if key not in self._modules:
                 self._check(go, item)
-                self._modules[path] = self._module(go, item)
+                self._modules[key] = self._module(go, item)
             with writing(go.module):
-                (go.module / "go.mod").write_text(self._modules[path][0])
-                (go.module / "go.sum").write_bytes(self._modules[path][1])
+                (go.module / "go.mod").write_text(self._modules[key][0])
+                (go.module / "go.sum").write_bytes(self._modules[key][1])
             target = directory / item.name
             package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
             go("build", "-v", "-trimpath", "-ldflags", link_flags(item), "-o", str(target), package)

@@ -30,7 +30,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 _GRACE = 5.0  # seconds between SIGINT and SIGKILL
 _NO_ERROR = re.compile(
-    r"go: (downloading|finding|extracting|added|upgraded|downgraded|found) |go: .* switching to go\S+$|# |[\w.~/-]+$|\$ |\s*$|package \S+$"
+    r"go: (downloading|finding|extracting|added|upgraded|downgraded|found) |go: .* switching to go\S+$"
+    r"|# |[\w.~/-]+$|\$ |\s*$|package \S+$"
 )
 _FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
 
