@@ -37,6 +37,7 @@ class Client:
         return call(data, timeout=timeout)
 
     def __call__(self, name: str, request: Any = None, response: Any = pb.Empty) -> Any:
+        """Call a method with messages."""
         service = "ImageService" if "Image" in name else "RuntimeService"
         return response.FromString(self.raw(f"{service}/{name}", (request or pb.Empty()).SerializeToString()))
 

@@ -22,6 +22,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from pvaffinity.local.cri import cri_pb2 as pb
+from pvaffinity.local.cri.__main__ import main
 from pvaffinity.local.cri.compile_proto import compile_descriptor
 from pvaffinity.local.cri.rpc import Method
 from pvaffinity.local.cri.server import _behaviour
@@ -37,13 +38,6 @@ def directory() -> Iterator[Path]:
 def simulator(*arguments: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pvaffinity.local.cri", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def refusal(*arguments: str | Path) -> str:
-    with simulator(*arguments) as process:
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (2, "")
-    return err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -91,13 +85,14 @@ def test_a_stale_socket_is_replaced(directory: Path) -> None:
         assert path.exists()
 
 
-def test_a_served_socket_is_left_alone(directory: Path) -> None:
+def test_a_served_socket_is_left_alone(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A socket at which another process answers is neither removed nor taken."""
     path = directory / "n.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(os.fsencode(path))
         other.listen()
-        assert "another process serves" in refusal(directory, f"n={path}")
+        assert main([str(directory), f"n={path}"]) == 2
+    assert "another process serves" in capsys.readouterr().err
     assert path.exists()
 
 
@@ -116,17 +111,19 @@ def test_a_served_socket_is_left_alone(directory: Path) -> None:
         (["--pod-network", "10.0.0.0/24", "{}/state", "n={}/a.sock", "m={}/b.sock"], "no /24 for each"),
     ],
 )
-def test_bad_arguments(directory: Path, arguments: list[str], text: str) -> None:
+def test_bad_arguments(directory: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Arguments that cannot be used are refused in two lines, what and how to fix it, and nothing is served."""
     (directory / "file").write_text("precious")
-    err = refusal(*(argument.replace("{}", str(directory)) for argument in arguments))
+    assert main([argument.replace("{}", str(directory)) for argument in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
     assert text in err
     assert "to fix:" in err
     assert len(err.splitlines()) == 2
     assert (directory / "file").read_text() == "precious"
 
 
-class Aborted(Exception):
+class AbortedError(Exception):
     """What a call's context raises to end it."""
 
 
@@ -137,8 +134,9 @@ class Context:
     status: Any = None
 
     async def abort(self, code: Any, text: str) -> None:
+        """End the call."""
         self.status = code.name, text
-        raise Aborted
+        raise AbortedError
 
 
 def test_a_crash_is_answered() -> None:
@@ -148,7 +146,7 @@ def test_a_crash_is_answered() -> None:
         raise ZeroDivisionError("division")
 
     context = Context()
-    with pytest.raises(Aborted):
+    with pytest.raises(AbortedError):
         asyncio.run(_behaviour("n", "Broken", Method(pb.Empty, broken))(b"", context))
     assert context.status == ("INTERNAL", "Broken: ZeroDivisionError: division")
 

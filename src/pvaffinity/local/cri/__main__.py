@@ -31,9 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if options.verbose:
         logging.getLogger("pvaffinity").setLevel(logging.DEBUG)
-    os.umask(0o077)  # sockets and logs are the user's own
     try:
-        asyncio.run(_serve(_nodes(options)))
+        nodes = _nodes(options)
+        os.umask(0o077)  # sockets and logs are the user's own
+        asyncio.run(_serve(nodes))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
