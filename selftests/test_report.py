@@ -152,6 +152,7 @@ WRONG_GATE = Conformance("1", (replace(cluster(), gate_measured="off"),))
 NOTHING = Conformance("1", ())
 UNJUDGED = Conformance("1", (replace(cluster(), behaviours=()),))
 PARTIAL = Conformance("1", (cluster("1.37.2", "on", behaviour("rbac", "passed", "skipped")), cluster(gate="off")))
+OFF_ONLY = Conformance("1", (cluster("1.34.4", "off"),))
 FAILED = Conformance("1", (cluster("1.36.3", "on", BROKEN), cluster()))
 
 
@@ -160,8 +161,11 @@ FAILED = Conformance("1", (cluster("1.36.3", "on", BROKEN), cluster()))
     [
         (GOOD, "All 6 behaviours hold on Kubernetes 1.37.2 (gate-off, gate-on).", "6/6 hold on 1.37", "brightgreen", 1),
         (FAILED, "Broken: Tightening race on 1.36.3 gate-on (local).", "1 broken on 1.36–1.37", "red", 0),
-        (WRONG_GATE, "The gate is off on 1.37.2 gate-on (local), though it should be on", "wrong gate on 1.37", "red", 0),
+        (WRONG_GATE, "The gate is off on 1.37.2 gate-on (local), though it should be on", "wrong gate on 1.37", "red",
+         0),
         (PARTIAL, "5 of 6 behaviours hold on Kubernetes 1.37.2 (gate-on, gate-off); 1 partial.", "5/6 hold on 1.37",
+         "yellow", 0),
+        (OFF_ONLY, "3 of 6 behaviours hold on Kubernetes 1.34.4 (gate-off); 3 need the gate.", "3/6 hold on 1.34",
          "yellow", 0),
         (UNJUDGED, "Nothing was judged", "nothing run", "lightgrey", 0),
         (NOTHING, "Nothing was judged", "nothing run", "lightgrey", 0),

@@ -99,7 +99,7 @@ def test_unschedulable_is_pending():
         ),
         pytest.param({"binding": Binding("else", 103)}, id="unknown node"),
         pytest.param({"binding": None, "fate": CREATING}, id="scheduler silent"),
-        pytest.param({"binding": None, "fate": RUNNING}, id="runs without a binding"),
+        pytest.param({"binding": None, "fate": replace(RUNNING, unschedulable=True)}, id="runs without a binding"),
         pytest.param({"binding": None, "fate": Fate("Pending", deleted=True)}, id="deleted unbound"),
         pytest.param({"fate": CREATING}, id="not yet running where it may"),
         pytest.param({"binding": Binding("old", 103), "fate": CREATING}, id="not running, nobody says why"),

@@ -40,8 +40,11 @@ def headline(result: Conformance) -> str:
     where = _clusters(result)
     if held == len(BEHAVIOURS):
         return f"All {held} behaviours hold on {where}."
-    rest = ", ".join(f"{counts[v]} {v}" for v in BehaviourVerdict if v != BehaviourVerdict.HOLDS and counts[v])
-    return f"{held} of {len(BEHAVIOURS)} behaviours hold on {where}; {rest}."
+    gated = sum(not result.verdicts(behaviour) for behaviour in BEHAVIOURS)
+    counts[BehaviourVerdict.NOT_RUN] -= gated
+    rest = [f"{counts[v]} {v}" for v in BehaviourVerdict if v != BehaviourVerdict.HOLDS and counts[v]]
+    rest += [f"{gated} need the gate"] if gated else []
+    return f"{held} of {len(BEHAVIOURS)} behaviours hold on {where}; {', '.join(rest)}."
 
 
 def matrix(result: Conformance) -> str:
