@@ -100,12 +100,17 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def disk_full(path: Path, need: int = 0) -> UserError:
-    """The error for a file system that has no room; ``need`` in bytes, if known."""
+def disk_full(path: Path, need: int = 0, detail: str = "") -> UserError:
+    """The error for a file system that has no room; ``need`` in bytes, if known.
+
+    What Go tells (``detail``) may be about the disk of one of its own caches.
+    """
+    place = f"the disk of {path}" if not detail else "the disk of the cache, or of Go's caches"
     wanted = f"; {need / 1e9:.1f} GB are needed" if need else ""
     return UserError(
-        f"no space left on the disk of {path}{wanted}",
+        f"no space left on {place}{wanted}",
         "free some (go clean -cache empties Go's build cache), or set PVAFFINITY_CACHE or GOCACHE to another disk",
+        detail=detail,
     )
 
 

@@ -23,8 +23,9 @@ from pvaffinity.local.sources import SourceError
 _GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go", "/snap/bin/go")
 _OLDEST_GO = (1, 21)  # the first that fetches the toolchain a module asks for
 _INSTALL = "install Go 1.21 or newer (https://go.dev/dl/)"
-# Bytes for all six, measured on amd64 with 1.34.4 to 1.37.2: build cache 3.0 to 4.5 GB, modules 0.4, binaries 0.5.
-_NEEDS = {"GOCACHE": 4_500_000_000, "GOMODCACHE": 700_000_000, "": 1_000_000_000}
+# Bytes of disk, with room to spare; measured on amd64 with 1.34.4 to 1.37.2: see the method _check.
+_KUBERNETES = {"GOCACHE": 4_500_000_000, "GOMODCACHE": 700_000_000, "": 1_500_000_000}
+_OTHER = {"GOCACHE": 600_000_000, "GOMODCACHE": 100_000_000, "": 700_000_000}
 _MODULES = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -80,12 +81,12 @@ class GoBuild:
         places = {**json.loads(go("env", "-json", "GOCACHE", "GOMODCACHE")), "": str(self._root)}
         # Where the module was unpacked before, most of it has probably been compiled, too.
         known = Path(places["GOMODCACHE"], f"{_MODULES['kubernetes']}@v{item.version}").is_dir()
-        share = 4 if known or item.product != "kubernetes" else 1
+        needed = _KUBERNETES if item.product == "kubernetes" and not known else _OTHER
         needs: dict[int, tuple[Path, int]] = {}
         for name, place in places.items():
             existing = next(p for p in [Path(place), *Path(place).parents] if p.exists())
             device = existing.stat().st_dev
-            needs[device] = (existing, _NEEDS[name] // share + needs.get(device, (existing, 0))[1])
+            needs[device] = (existing, needed[name] + needs.get(device, (existing, 0))[1])
         for existing, need in needs.values():
             if shutil.disk_usage(existing).free < need:
                 raise disk_full(existing, need)

@@ -111,7 +111,8 @@ class Go:
 
     def error(self, messages: str, output: str = "") -> Exception:
         """What to raise for messages of a command that failed."""
-        return disk_full(self.work) if _FULL.search(messages) else GoError(first_error(messages), output)
+        full = next((line.strip() for line in messages.splitlines() if _FULL.search(line)), "")
+        return disk_full(self.work, detail=full) if full else GoError(first_error(messages), output)
 
     def _run(self, arguments: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str]:
         output = self.work / "stdout"
@@ -151,9 +152,8 @@ class Go:
 def _doing(seen: str) -> str:
     fetched = seen.count("go: downloading ")
     compiled = sum(1 for line in seen.splitlines() if re.fullmatch(r"[\w.~/-]+", line))
-    if compiled:
-        return f"building, {compiled} packages compiled"
-    return f"fetching modules, {fetched} so far" if fetched else "building"
+    done = [f"{fetched} modules fetched"] * bool(fetched) + [f"{compiled} packages compiled"] * bool(compiled)
+    return ", ".join(["building", *done])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
