@@ -4,6 +4,7 @@ pytest_plugins = [
     "fixtures.options",
     "fixtures.clusters",
     "fixtures.storage",
+    "fixtures.pool",
     "fixtures.identities",
     "fixtures.evidence",
     "fixtures.reporting",

@@ -76,7 +76,9 @@ def test_a_stateful_sets_replacement_pod_moves_to_gen2(cluster, workspace, volum
     upgrade(vol)
     cluster.admin.delete(replica)
 
-    second = until(Replica(cluster.admin, replica), replacing(first["metadata"]["uid"], cluster.running_on(disk="gen2")))
+    second = until(
+        Replica(cluster.admin, replica), replacing(first["metadata"]["uid"], cluster.running_on(disk="gen2"))
+    )
     assert second["spec"]["volumes"][0] == first["spec"]["volumes"][0]
     assert vol.changes() == {"spec.nodeAffinity"}
 

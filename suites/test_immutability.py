@@ -6,11 +6,10 @@ csi and nfs, each Available and Bound.
 
 import pytest
 
-from fixtures.storage import wait_settled
 from pvaffinity.affinity import Affinity
 from pvaffinity.expectations import CHANGES, INVALID_SHAPES, Change, expected, expected_shape
 from pvaffinity.manifests import SOURCES
-from pvaffinity.outcomes import Accepted
+from pvaffinity.outcomes import Accepted, attempt
 from pvaffinity.patches import Updater, Verb, hand_over
 
 pytestmark = pytest.mark.behaviour("immutability")
@@ -25,21 +24,19 @@ def named(changes):
 
 
 @pytest.fixture
-def volumes(volume):
+def volumes(borrow):
     """One volume of every source and phase, in the state before a change."""
 
-    def make(change: Change, sources=tuple(SOURCES)):
-        made = {
-            f"{source} {phase}": volume(change.before, source=source, bound=phase == "Bound", wait=False)
+    def get(change: Change, sources=tuple(SOURCES)):
+        wanted = [
+            (change.before, source, phase)
             for source in sources
             if change.applies_to(source)
             for phase in ("Available", "Bound")
-        }
-        for vol in made.values():
-            wait_settled(vol)
-        return made
+        ]
+        return {f"{source} {phase}": vol for (_, source, phase), vol in borrow(wanted)}
 
-    return make
+    return get
 
 
 @pytest.fixture
@@ -156,8 +153,6 @@ def test_a_change_sent_to_the_status_subresource_is_dropped(cluster, volume):
 @both_gates
 def test_a_stale_resource_version_is_a_conflict_not_a_refusal(cluster, volume):
     """A PUT with an outdated resourceVersion is 409 Conflict, which must not be taken for immutability."""
-    from pvaffinity.outcomes import attempt
-
     vol = volume(CHANGES[0].before, bound=False)
     stale = vol.read()
     cluster.admin.patch(vol.pv, {"metadata": {"annotations": {"pvaffinity.dev/touched": "yes"}}})

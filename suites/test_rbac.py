@@ -84,7 +84,7 @@ def allowed_outcome(cluster):
 @kinds_of_credential
 @pytest.mark.parametrize("verb", PATCHES, ids=str)
 def test_patch_on_the_one_volume_suffices(cluster, volume, user, verb, kind):
-    """The verb patch on one named volume, and nothing else, gets every kind of patch past RBAC; reading stays denied."""
+    """The verb patch on one named volume gets every kind of patch past RBAC, and nothing more; reading is denied."""
     vol, other = volume(affinity=ZONE_B, bound=False), volume(affinity=ZONE_B, bound=False)
     who = user(rules=[persistent_volumes("patch", names=[vol.pv.name])], kind=kind)
 

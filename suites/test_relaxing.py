@@ -1,5 +1,7 @@
 """Relaxing zone → region: waiting pods get in, running pods notice nothing, no binding is made again."""
 
+from itertools import dropwhile
+
 import pytest
 
 from pvaffinity import patches
@@ -106,7 +108,11 @@ def test_volume_and_claim_stay_bound_to_each_other(volume, pod, until, relax, ti
     assert (pv["status"]["phase"], claim["status"]["phase"]) == ("Bound", "Bound")
     assert pv["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"] == vol.claim.uid
     assert pv["metadata"]["uid"] == vol.uid
-    assert timeline.phases_after_first("Bound") <= {"Bound"}
+    for kind in ("PersistentVolume", "PersistentVolumeClaim"):
+        seen = [entry.text for entry in timeline.entries if entry.kind == kind]
+        since_bound = list(dropwhile(lambda text: not text.startswith("Bound"), seen))
+        assert since_bound, f"no {kind} was seen"
+        assert all(text.startswith("Bound") for text in since_bound), f"{kind}: {seen}"
 
 
 def test_a_pod_of_two_volumes_needs_both(cluster, volume, pod, until, relax):

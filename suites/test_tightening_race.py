@@ -25,8 +25,6 @@ def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach
         rounds=ROUNDS,
     )
 
+    attach.race("tightening race", record)
     summary = record.summary()
-    attach.text("tightening race", str(summary))
-    attach.file("tightening race, histories", record.save(attach.path("race.jsonl")))
-    attach.chart("tightening race", record.chart(attach.path("race.svg")))
     assert summary.holds, str(summary)

@@ -17,6 +17,8 @@ __all__ = [
     "is_bound",
     "is_gone",
     "is_ready_statefulset",
+    "is_refused_by_kubelet",
+    "is_rejected",
     "is_running",
     "is_running_on",
     "is_succeeded",
@@ -35,6 +37,9 @@ from pvaffinity.objects import Obj
 
 VOLUME_AFFINITY = r"had volume node affinity conflict|didn't match PersistentVolume's node affinity"
 """What the scheduler says of nodes that a volume's affinity excludes, in older and (1.34 to 1.37) newer words."""
+
+REJECTED = "VolumeNodeAffinity"
+"""The reason KEP-5381 plans for a pod that its kubelet rejects (kubernetes/kubernetes#140595, not released)."""
 
 VOLUME_ZONE = r"no available volume zone"
 """What the scheduler says of nodes that a volume's zone *labels* exclude (plugin VolumeZone)."""
@@ -140,6 +145,25 @@ def has_event(reason: str, text: str = "", *, uid: str | None = None, budget: st
     return Condition(f"told of by the event {reason}" + (f" /{text}/" if text else ""), check, budget, events=True)
 
 
+def is_refused_by_kubelet() -> Condition:
+    """A kubelet's event that it will not mount a volume because of its node affinity.
+
+    Up to 1.37 that is FailedMount on a pod that stays Pending (pkg/volume/util/operationexecutor/operation_generator.go,
+    checkNodeAffinity); KEP-5381 plans to reject the pod instead, with an event of its own.
+    """
+
+    def check(event: Obj | None) -> Look:
+        if event is None:
+            return Look("not yet", "no event")
+        text = r"NodeAffinity check failed for volume .*no matching NodeSelectorTerms"
+        mount = event.get("reason") == "FailedMount" and re.search(text, event.get("message") or "") is not None
+        return Look("met" if mount or event.get("reason") == REJECTED else "not yet", describe(event))
+
+    return Condition(
+        "refused by its kubelet (FailedMount: NodeAffinity check failed)", check, "mount-event", events=True
+    )
+
+
 def replacing(uid: str, condition: Condition) -> Condition:
     """The condition on the *next* object of the name, once the one with this UID is gone (a StatefulSet's pod)."""
 
@@ -205,6 +229,11 @@ def _phase(awaited: str, *terminal: str) -> Callable[[Obj | None], Look]:
     return check
 
 
+def _rejected(obj: Obj | None) -> Literal["met", "not yet"]:
+    status = _status(obj)
+    return "met" if status.get("phase") == "Failed" and status.get("reason") == REJECTED else "not yet"
+
+
 def _container(status: Mapping[str, Any]) -> str:
     for name, detail in (status.get("state") or {}).items():
         why = f" ({detail['reason']})" if detail.get("reason") else ""
@@ -238,6 +267,9 @@ is_running = Condition("running", _running, "start")
 
 is_succeeded = Condition("Succeeded", _phase("Succeeded", "Failed"), "start")
 """A pod that ran to its end without an error."""
+
+is_rejected = Condition("rejected by its kubelet", lambda obj: Look(_rejected(obj), describe(obj)), "settle")
+"""A pod failed by its kubelet with reason VolumeNodeAffinity, as KEP-5381 plans and no release up to 1.37 does."""
 
 is_gone = Condition(
     "gone", lambda obj: Look("met" if obj is None else "not yet", describe(obj)), "deletion", follows=False
