@@ -250,6 +250,7 @@ def test_object_deleted() -> None:
     later(server.drop)
     with pytest.raises(WaitTerminal, match="deleted: UID u1 is gone"):
         wait(server)
+    assert server.lists == 1  # seen by the watch, not by a later list
 
 
 @pytest.mark.parametrize("fault", ["", "stall"])
@@ -363,6 +364,29 @@ def test_never_violated() -> None:
     later(flash)
     with pytest.raises(NeverViolated, match="was running, which it must not be"):
         refrain(server, 0.6)
+
+
+def test_never_looks_a_last_time() -> None:
+    """A state that a stalled stream kept back is found by the last look."""
+    server = _Server("stall")
+    server.put(phase="Pending")
+    later(lambda: run(server))
+    with pytest.raises(NeverViolated):
+        refrain(server, 0.15)
+
+
+def test_never_sees_what_was_while_the_server_was_busy() -> None:
+    """A refusal for now does not make it skip the history meanwhile."""
+    server = _Server("stall", "503")
+
+    def flash() -> None:
+        run(server)
+        server.put(phase="Pending")
+
+    server.put(phase="Pending")
+    later(flash)
+    with pytest.raises(NeverViolated):
+        refrain(server, 0.8)
 
 
 def test_never_holds_for_the_whole_time() -> None:

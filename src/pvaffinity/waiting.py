@@ -190,7 +190,7 @@ class _Wait:
                     found, snapshot = self.api.snapshot(*self._where(), fields=self._fields(), timeout=_bounded(left))
                     states: list[Obj | None] = [*found]
                     yield from states or [None]
-                    version = version if strict and version else snapshot
+                    version = snapshot
                     self.trouble = ""
                 if left <= 0:
                     return
@@ -202,7 +202,7 @@ class _Wait:
                     raise
                 if _expired(error) and strict:
                     raise
-                version, self.trouble = "", str(error)
+                self.trouble = str(error)
             except TRANSPORT_ERRORS as error:
                 self.trouble = f"{type(error).__name__}: {error}"
                 if left <= 0:
