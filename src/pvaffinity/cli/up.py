@@ -20,6 +20,7 @@ from pvaffinity import leftovers, providers
 from pvaffinity.cli.progress import shown
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import UserError
+from pvaffinity.local.daemon import tail
 from pvaffinity.providers.base import Cluster, ClusterSpec
 from pvaffinity.versions import load_versions
 
@@ -96,8 +97,8 @@ def _stay(cluster: Cluster) -> None:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(control))
         line.recv(1)  # nothing is ever said unasked: it returns when the other side is gone
-    logs = cluster.logs or cluster.directory
-    raise UserError("the cluster ended by itself", f"see {logs}/supervisor.log, or start another one")
+    log = tail((cluster.logs or cluster.directory) / "supervisor.log")
+    raise UserError("the cluster ended by itself", "start another one; below is what its supervisor saw", detail=log)
 
 
 @contextlib.contextmanager

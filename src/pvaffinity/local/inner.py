@@ -237,6 +237,8 @@ class _Inner:
                 self.state = "failed"
                 log = tail(self.logs / "supervisor.log")
                 self._say(event="failed", what=f"the cluster's {name} could not be set up", daemon=name, log=log)
+            elif name == "forward":
+                raise RuntimeError("the way into the cluster's network is gone")
 
     def _stop(self) -> None:
         stop_all(self.stop_order)
