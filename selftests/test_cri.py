@@ -116,11 +116,6 @@ def eventually(look: Callable[[], Any], seconds: float = 5) -> Any:
     return seen
 
 
-def simulator(*arguments: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pvaffinity.local.cri", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 @pytest.fixture(scope="module")
 def directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="pv"))  # short: Unix sockets lie in it
@@ -132,21 +127,23 @@ def directory() -> Iterator[Path]:
 def nodes(directory: Path) -> Iterator[tuple[Client, Client]]:
     """Two nodes of one simulator."""
     a, b = directory / "a.sock", directory / "b.sock"
-    network = ("--pod-network", "127.244.0.0/16")
-    process = simulator("--listen", *network, directory / "state", f"node-a={a}", f"node-b={b}")
-    assert process.stdout
-    assert process.stderr
-    assert process.stdout.readline() == "serving 2\n"
-    clients = Client(a), Client(b)
-    yield clients
-    for client in clients:
-        client.channel.close()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == 0
-    assert process.stdout.read() == ""
-    assert "Traceback" not in process.stderr.read()
-    process.stdout.close()
-    process.stderr.close()
+    arguments = ["--listen", "--pod-network", "127.244.0.0/16", directory / "state", f"node-a={a}", f"node-b={b}"]
+    command = [sys.executable, "-m", "pvaffinity.local.cri", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "serving 2\n"
+            clients = Client(a), Client(b)
+            yield clients
+            for client in clients:
+                client.channel.close()
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=5)
+            assert (process.returncode, out) == (0, "")
+            assert "Traceback" not in err
+        finally:
+            process.kill()
 
 
 @pytest.fixture

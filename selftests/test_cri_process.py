@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -21,11 +22,12 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 
+from pvaffinity.errors import UserError
 from pvaffinity.local.cri import cri_pb2 as pb
-from pvaffinity.local.cri.__main__ import main
+from pvaffinity.local.cri.__main__ import _nodes, _parse
 from pvaffinity.local.cri.compile_proto import compile_descriptor
 from pvaffinity.local.cri.rpc import Method
-from pvaffinity.local.cri.server import _behaviour
+from pvaffinity.local.cri.server import _behaviour, check_socket
 
 
 @pytest.fixture
@@ -35,9 +37,17 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def simulator(*arguments: str | Path) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def simulator(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """The simulator, serving; killed at the end if it still runs."""
     command = [sys.executable, "-m", "pvaffinity.local.cri", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "serving 1\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -45,8 +55,6 @@ def test_ends_on_signal(directory: Path, number: signal.Signals) -> None:
     """A signal ends it within a second, also in the middle of a call, with exit code 0 and no socket left."""
     path = directory / "n.sock"
     with simulator(directory, f"n={path}") as process:
-        assert process.stdout
-        assert process.stdout.readline() == "serving 1\n"
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
         with grpc.insecure_channel(f"unix:{path}") as channel:
 
@@ -79,20 +87,18 @@ def test_a_stale_socket_is_replaced(directory: Path) -> None:
     path = directory / "sub" / "n.sock"
     for _ in range(2):
         with simulator(directory, f"n={path}") as process:
-            assert process.stdout
-            assert process.stdout.readline() == "serving 1\n"
             process.kill()
         assert path.exists()
 
 
-def test_a_served_socket_is_left_alone(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_served_socket_is_left_alone(directory: Path) -> None:
     """A socket at which another process answers is neither removed nor taken."""
     path = directory / "n.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(os.fsencode(path))
         other.listen()
-        assert main([str(directory), f"n={path}"]) == 2
-    assert "another process serves" in capsys.readouterr().err
+        with pytest.raises(UserError, match="another process serves"):
+            check_socket(path)
     assert path.exists()
 
 
@@ -111,16 +117,21 @@ def test_a_served_socket_is_left_alone(directory: Path, capsys: pytest.CaptureFi
         (["--pod-network", "10.0.0.0/24", "{}/state", "n={}/a.sock", "m={}/b.sock"], "no /24 for each"),
     ],
 )
-def test_bad_arguments(directory: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Arguments that cannot be used are refused in two lines, what and how to fix it, and nothing is served."""
+def test_bad_arguments(directory: Path, arguments: list[str], text: str) -> None:
+    """Arguments that cannot be used are refused, before anything is served or removed."""
     (directory / "file").write_text("precious")
-    assert main([argument.replace("{}", str(directory)) for argument in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert text in err
-    assert "to fix:" in err
-    assert len(err.splitlines()) == 2
+    with pytest.raises(UserError, match=text):
+        _nodes(_parse([argument.replace("{}", str(directory)) for argument in arguments]))
     assert (directory / "file").read_text() == "precious"
+
+
+def test_refusal(tmp_path: Path) -> None:
+    """A refusal is two lines on stderr, what is wrong and how to fix it, and exit code 2."""
+    command = [sys.executable, "-m", "pvaffinity.local.cri", str(tmp_path), "n="]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 2
+    assert "to fix: write NODE=SOCKET" in done.stderr
 
 
 class AbortedError(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["NodeServer", "check_socket"]
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -34,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_socket(path: Path) -> None:
-    """Make room for a socket: its directory is made, a stale socket file is removed.
+    """Refuse what cannot become a socket, and make its directory. gRPC itself replaces a stale socket file.
 
     Raises:
         UserError: the path is too long, is something else than a socket, or a process answers there.
@@ -55,7 +54,6 @@ def check_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as probe:
         if probe.connect_ex(os.fsencode(path)) == 0:
             raise UserError(f"another process serves {path}", "stop it, or name a path that is free")
-    path.unlink(missing_ok=True)
 
 
 class NodeServer:
@@ -92,12 +90,9 @@ class NodeServer:
         self._server = server
 
     async def stop(self) -> None:
-        """Abort calls that are being answered and remove the socket; nothing if it was not started."""
-        if self._server is None:
-            return
-        await self._server.stop(None)
-        with contextlib.suppress(OSError):
-            self._path.unlink()
+        """Abort calls that are being answered; gRPC removes the socket. Nothing if it was not started."""
+        if self._server is not None:
+            await self._server.stop(None)
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is not typed
