@@ -261,6 +261,28 @@ def test_a_silent_host_costs_at_most_five_seconds_once(
         assert time.monotonic() - started < 1.0
 
 
+def test_a_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hosts whose names are looked up for ever cost one deadline together, since they are tried side by side."""
+    end = threading.Event()
+    monkeypatch.setattr(reachable_module, "_DEADLINE", 0.3)
+    monkeypatch.setattr(reachable_module, "_decided", {})
+
+    def hang(*_: object, **__: object) -> None:
+        end.wait(20)
+        raise reachable_module.httpx.ConnectTimeout("too late")
+
+    monkeypatch.setattr(reachable_module.httpx, "stream", hang)
+    started = time.monotonic()
+
+    answers = reachable_module.reachable({"http://a": "http://a/x", "http://b": "http://b/x"}, tmp_path / "memory")
+
+    assert time.monotonic() - started < 1.0
+    assert set(answers) == {"http://a", "http://b"}
+    end.set()
+    for thread in [t for t in threading.enumerate() if t.name.startswith("probe http")]:
+        thread.join(5)
+
+
 def test_a_refused_connection_is_noticed_at_once(cache: Cache, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody listens, the user reads so within a second, with both ways out."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
