@@ -76,11 +76,14 @@ def remove(leftover: Leftover) -> None:
         with contextlib.suppress(control.NoSupervisorError):
             control.ask(leftover.directory, "stop")
         end_processes(leftover.directory)
-    elif (leftover.directory / "cluster.json").exists():
+    else:
         from pvaffinity import providers
         from pvaffinity.providers.base import Cluster
 
-        providers.load(leftover.provider).delete(Cluster.load(leftover.directory))
+        name, directory = leftover.directory.name, leftover.directory
+        kubeconfig = directory / "admin.kubeconfig"
+        cluster = Cluster(name, leftover.provider, "", "", directory, kubeconfig, None, frozenset())
+        providers.load(leftover.provider).delete(cluster)
     remove_tree(leftover.directory)
 
 
@@ -109,11 +112,11 @@ def _look(path: Path, marked: dict[int, Path]) -> Leftover:
         data = json.loads((path / "owner.json").read_text())
         kept = bool(data.pop("kept", False))
         owner = None if kept else Owner(**data)
-    provider = "local"
+    provider = "kind" if (path / "kind.json").exists() else "local"  # also where it never was made to the end
     with contextlib.suppress(OSError, ValueError, KeyError):
         provider = json.loads((path / "cluster.json").read_text())["provider"]
     processes = tuple(sorted(pid for pid, where in marked.items() if where == path))
-    return Leftover(path, provider, owner, processes, kept and bool(processes))
+    return Leftover(path, provider, owner, processes, kept and (provider != "local" or bool(processes)))
 
 
 def _young(leftover: Leftover) -> bool:

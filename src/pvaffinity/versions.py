@@ -7,7 +7,7 @@ __all__ = ["Release", "Versions", "clusterconfigs_dir", "load_versions"]
 import difflib
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pvaffinity.errors import UserError
@@ -21,12 +21,14 @@ class Release:
         minor: such as ``1.37``, the way tests and options name it.
         version: such as ``1.37.2``, what is fetched or built.
         has_gate: whether the release knows the gate MutablePVNodeAffinity at all.
+        kind_image: the node image that kind publishes for this minor version, by digest; empty if there is none.
     """
 
     key: tuple[int, ...]
     minor: str
     version: str
     has_gate: bool
+    kind_image: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.version
@@ -70,8 +72,8 @@ class Versions:
         )
 
 
-def _release(minor: str, version: str, gate: bool) -> Release:
-    return Release(tuple(int(n) for n in re.findall(r"\d+", version)), minor, version, gate)
+def _release(minor: str, version: str, gate: bool, kind_image: str = "") -> Release:
+    return Release(tuple(int(n) for n in re.findall(r"\d+", version)), minor, version, gate, kind_image)
 
 
 def clusterconfigs_dir() -> Path:
@@ -90,7 +92,9 @@ def load_versions(path: Path | None = None) -> Versions:
     path = path or clusterconfigs_dir() / "versions.toml"
     try:
         data = tomllib.loads(path.read_text())
-        releases = tuple(sorted(_release(r["minor"], r["version"], r["gate"]) for r in data["release"]))
+        releases = tuple(
+            sorted(_release(r["minor"], r["version"], r["gate"], r.get("kind_image", "")) for r in data["release"])
+        )
         ahead = data.get("next")
         return Versions(
             releases, data["etcd"], _release(ahead["minor"], ahead["version"], ahead["gate"]) if ahead else None

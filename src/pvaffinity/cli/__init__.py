@@ -21,6 +21,7 @@ _COMMANDS = {
     "binaries": "List, fetch or build the Kubernetes binaries of the local provider.",
     "clean": "Remove what ended sessions left behind.",
     "doctor": "Say what this machine can run and how to fix what is missing.",
+    "node-image": "Build node images for kind where nothing can be pulled.",
     "report": "Merge conformance results and write the HTML report.",
     "up": "Start a cluster to play with; Ctrl-C removes it.",
 }
@@ -33,7 +34,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"pvaffinity.cli.{name}"), name)
+        module = name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"pvaffinity.cli.{module}"), module)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

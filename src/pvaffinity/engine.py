@@ -1,0 +1,214 @@
+"""The container engine of this machine, Docker or Podman, spoken to through its command line.
+
+kind speaks to the same command (``KIND_EXPERIMENTAL_PROVIDER`` says which), so what is found here is what kind uses.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Engine", "EngineError", "Image", "detect", "require"]
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from pvaffinity.errors import UserError
+
+_OLDEST = {"docker": (20, 10), "podman": (4, 0)}
+"""kind needs ``--cgroupns``, Docker API 1.41; Podman 4 is the first with netavark, whose names kind relies on."""
+_KIND_CHOICE = "KIND_EXPERIMENTAL_PROVIDER"
+
+
+class EngineError(Exception):
+    """The engine refused a command; the argument is its message."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image the engine has."""
+
+    id: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that answers.
+
+    Attributes:
+        name: ``docker`` or ``podman``.
+        binary: the command.
+        version: of the server.
+        cgroup: version of control groups on its machine, 1 or 2.
+        memory: bytes its machine has.
+        local: whether its machine is this one, and no virtual machine or remote host.
+        rootless: whether it runs as an ordinary user.
+    """
+
+    name: str
+    binary: str
+    version: str
+    cgroup: int
+    memory: int
+    local: bool
+    rootless: bool
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def run(
+        self,
+        *arguments: str,
+        source: bytes | IO[bytes] | None = None,
+        timeout: float | None = 60.0,
+    ) -> str:
+        """Run a command of the engine and return its standard output, stripped.
+
+        Args:
+            arguments: such as ``"image", "ls"``.
+            source: standard input.
+            timeout: seconds.
+
+        Raises:
+            EngineError: it was refused or took too long.
+        """
+        piped = source if source is None or isinstance(source, bytes) else None
+        stream = source if source is not None and not isinstance(source, bytes) else None
+        process = subprocess.Popen(
+            [self.binary, *arguments],
+            stdin=stream or (subprocess.PIPE if piped is not None else subprocess.DEVNULL),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.env,
+            process_group=0,  # Ctrl-C ends us, not a half-done request of ours
+        )
+        try:
+            output, messages = process.communicate(piped, timeout)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise EngineError(f"{self.name} {arguments[0]}: no answer within {timeout:.0f} s") from None
+        except BaseException:
+            _end(process)
+            raise
+        if process.returncode:
+            lines = [line for line in messages.decode(errors="replace").splitlines() if line.strip()]
+            raise EngineError(lines[-1] if lines else f"{self.name} {arguments[0]}: exit code {process.returncode}")
+        return output.decode(errors="replace").strip()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment for the engine's command and for kind."""
+        return {**os.environ, _KIND_CHOICE: self.name, **self.environment}
+
+    def image(self, reference: str) -> Image | None:
+        """An image by name or id; None where the engine does not have it."""
+        try:
+            text = self.run("image", "inspect", reference)
+        except EngineError:
+            return None
+        data = json.loads(text)[0]
+        return Image(data["Id"], (data.get("Config") or {}).get("Labels") or data.get("Labels") or {})
+
+    def containers(self, label: str) -> tuple[str, ...]:
+        """Ids of containers, stopped ones included, that carry a label, given as ``key`` or ``key=value``."""
+        return tuple(self.run("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}").split())
+
+    def data_root(self) -> Path | None:
+        """Where the engine keeps images, if that is a directory of this machine."""
+        template = "{{.DockerRootDir}}" if self.name == "docker" else "{{.Store.GraphRoot}}"
+        with contextlib.suppress(EngineError):
+            path = Path(self.run("info", "--format", template))
+            return path if self.local and path.is_dir() else None
+        return None
+
+
+def detect() -> Engine | None:
+    """The engine that kind would use and that answers; None if there is none."""
+    try:
+        return require()
+    except UserError:
+        return None
+
+
+def require() -> Engine:
+    """The engine that kind would use.
+
+    Raises:
+        UserError: none is installed, none answers, or it is too old.
+    """
+    chosen = os.environ.get(_KIND_CHOICE)
+    if chosen and chosen not in _OLDEST:
+        raise UserError(f"{_KIND_CHOICE} is {chosen!r}", f"set it to {' or '.join(_OLDEST)}, or unset it")
+    names = [chosen] if chosen else list(_OLDEST)
+    found = {name: path for name in names if (path := shutil.which(name))}
+    if not found:
+        raise UserError(
+            f"there is no container engine: neither of {', '.join(names)} is on PATH",
+            "install Docker (https://docs.docker.com/engine/install/) or Podman, or use --provider local",
+        )
+    silent: dict[str, str] = {}
+    for name, path in found.items():
+        try:
+            engine = _ask(name, path)
+        except (EngineError, ValueError, KeyError, TypeError) as error:
+            silent[name] = str(error)
+            continue
+        if tuple(int(n) for n in re.findall(r"\d+", engine.version)[:2]) < _OLDEST[name]:
+            oldest = ".".join(map(str, _OLDEST[name]))
+            raise UserError(f"{name} {engine.version} is too old for kind", f"install {name} {oldest} or newer")
+        return engine
+    name, why = next(iter(silent.items()))
+    raise UserError(f"{name} does not answer: {why}", _remedy(name, why))
+
+
+def _remedy(name: str, why: str) -> str:
+    if "permission denied" in why.lower():
+        return "let your user speak to it: sudo usermod -aG docker $USER, then log in again"
+    if name == "podman":
+        return "see what it says to: podman info"
+    if host := os.environ.get("DOCKER_HOST"):
+        return f"start the engine at DOCKER_HOST={host}, or unset DOCKER_HOST; without any: --provider local"
+    return "start it (sudo systemctl start docker), or use --provider local"
+
+
+def _ask(name: str, path: str) -> Engine:
+    bare = Engine(name, path, "", 2, 0, local=False, rootless=False)
+    data: dict[str, Any] = json.loads(bare.run("info", "--format", "{{json .}}", timeout=20.0))
+    if name == "podman":
+        host = data["host"]
+        return Engine(
+            name,
+            path,
+            data["version"]["Version"],
+            2 if host.get("cgroupVersion") == "v2" else 1,
+            host["memTotal"],
+            local=not host.get("serviceIsRemote", False),
+            rootless=host["security"]["rootless"],
+        )
+    if data.get("ServerErrors"):
+        raise EngineError(data["ServerErrors"][0])
+    where = os.environ.get("DOCKER_HOST", "unix://")
+    same_kernel = data.get("KernelVersion") == os.uname().release and data.get("OSType") == "linux"
+    return Engine(
+        name,
+        path,
+        data["ServerVersion"],
+        int(data.get("CgroupVersion") or 1),
+        data["MemTotal"],
+        local=where.startswith("unix://") and same_kernel,
+        rootless=any("rootless" in option for option in data.get("SecurityOptions") or ()),
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=5)
+            return

@@ -1,0 +1,328 @@
+"""The provider kind: Kubernetes in containers, through pytest-kind's ``KindCluster``; nothing else imports pytest-kind.
+
+``KindCluster`` works in a process of its own (see :mod:`pvaffinity.providers.kind_run`), in the cluster's directory
+and with absolute paths: it writes to the working directory, inherits standard output to kind, and would download an
+old kind where it is given none. Its kubeconfig is the cluster's own for creation *and* deletion, so that kind never
+touches the user's.
+"""
+
+from __future__ import annotations
+
+__all__ = ["KindProvider"]
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pvaffinity.api import TRANSPORT_ERRORS, Api
+from pvaffinity.budgets import Budget
+from pvaffinity.conditions import Condition, Look
+from pvaffinity.engine import Engine, EngineError, require
+from pvaffinity.errors import ApiError, UserError
+from pvaffinity.local.owner import Owner, remove_tree
+from pvaffinity.objects import Obj, Ref
+from pvaffinity.paths import run_dir
+from pvaffinity.providers import kind_run, kind_setup
+from pvaffinity.providers.base import Cluster, ClusterSpec, Power, Progress, quiet
+from pvaffinity.providers.kind_setup import Kind, NodeImage
+from pvaffinity.waiting import WaitError, until
+
+CLUSTER_LABEL = "io.x-k8s.kind.cluster"
+"""Label that kind puts on its containers; the value is the cluster's name (kind pkg/cluster/internal/providers)."""
+
+_POWERS = {Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.CONTAINER_IO, Power.NODE_LABELS}
+_READY = Budget("node-ready", 120, "patience", "a node becomes Ready", "image unpacking and CNI on a busy machine")
+_SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
+_TAIL = 25  # lines of kind's output in an error
+
+
+class KindProvider:
+    """Clusters in containers.
+
+    Args:
+        image: use this node image, instead of the official one or ours.
+        kind: use this kind, instead of the one on PATH.
+        kubectl: use this kubectl, instead of the node's.
+    """
+
+    name = "kind"
+
+    def __init__(self, *, image: str | None = None, kind: Path | None = None, kubectl: Path | None = None) -> None:
+        self.image = image
+        self.kind = kind
+        self.kubectl = kubectl
+
+    def check(self, spec: ClusterSpec, progress: Progress = quiet) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.check`; pulls the node image if the engine lacks it.
+
+        Raises:
+            UserError: no engine, no kind, no node image, or a machine that is too small.
+        """
+        spec.config.check_release(spec.release)
+        engine = require()
+        kind_setup.find_kind(self.kind)
+        image = kind_setup.choose_image(engine, spec.release, self.image)
+        kind_setup.check_machine(engine, image, spec.release, len(spec.config.nodes))
+        if not image.present:
+            _pull(engine, image, spec, progress)
+
+    def create(self, spec: ClusterSpec, name: str, directory: Path, owner: int, progress: Progress = quiet) -> Cluster:
+        """See :meth:`pvaffinity.providers.base.Provider.create`; tried once more if the machine was merely slow.
+
+        Raises:
+            UserError: kind failed; shows the end of its output and says where the nodes' logs are.
+        """
+        engine, kind = require(), kind_setup.find_kind(self.kind)
+        image = kind_setup.choose_image(engine, spec.release, self.image)
+        directory = directory.resolve()
+        if engine.containers(f"{CLUSTER_LABEL}={name}"):
+            raise UserError(f"there is a kind cluster named {name} already", "use another name")
+        by, started = Owner.of(owner), time.monotonic()
+        _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
+        _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": engine.name})
+        _wrap(kind, directory)
+        (directory / "kind.yaml").write_text(kind_setup.document_for(spec.config.document, image, engine, spec.release))
+        nodes = [f"{name}-{node.name}" for node in spec.config.nodes]
+        try:
+            self._make(engine, kind, image, name, directory, progress)
+            admin = directory / "admin.kubeconfig"
+            version = self._await_nodes(engine, kind, name, directory, nodes, progress)
+            kubectl = self.kubectl or _kubectl(engine, nodes[0], directory)
+            seconds = time.monotonic() - started
+            progress(f"kind: {len(nodes)} nodes are Ready, {seconds:.1f} s")
+            cluster = Cluster(
+                name=name,
+                provider=self.name,
+                version=version,
+                config=spec.config.name,
+                directory=directory,
+                kubeconfig=admin,
+                kubectl=kubectl,
+                powers=frozenset(_POWERS | ({Power.KUBECTL} if kubectl else set())),
+                notes={
+                    "start-up": f"{seconds:.1f} s",
+                    "image": image.reference,
+                    "engine": f"{engine.name} {engine.version}",
+                    "kind": kind.version,
+                },
+            )
+            cluster.save()
+        except BaseException:
+            self._delete(engine, name, directory)
+            remove_tree(directory)
+            raise
+        return cluster
+
+    def delete(self, cluster: Cluster, progress: Progress = quiet) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.delete`; ends a creation that is still going on.
+
+        Raises:
+            UserError: the engine does not answer, or refuses; the directory is kept, so that it can be tried again.
+        """
+        if not cluster.directory.exists():
+            return
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            kind_run.stop(Owner(**json.loads((cluster.directory / "creator.json").read_text())))
+        if (cluster.directory / "kind.json").exists():
+            self._delete(require(), cluster.name, cluster.directory)
+        remove_tree(cluster.directory)
+
+    def disown(self, cluster: Cluster) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.disown`."""
+        _write(cluster.directory / "owner.json", {"kept": True})
+
+    def stop_kubelet(self, cluster: Cluster, node: str) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.stop_kubelet`."""
+        self._systemctl(cluster, node, "stop")
+
+    def start_kubelet(self, cluster: Cluster, node: str) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.start_kubelet`; returns when it runs, before it is Ready."""
+        self._systemctl(cluster, node, "start")
+
+    def export_logs(self, cluster: Cluster, destination: Path) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.export_logs`: what ``kind export logs`` writes.
+
+        Raises:
+            UserError: kind could not.
+        """
+        destination.mkdir(parents=True, exist_ok=True)
+        engine, kind = require(), kind_setup.find_kind(self.kind)
+        try:
+            _kind(engine, kind.binary, "export", "logs", str(destination.absolute()), f"--name={cluster.name}")
+        except EngineError as error:
+            raise UserError(f"the logs of {cluster.name} could not be had: {error}", "see the logs by hand") from error
+
+    def _make(
+        self, engine: Engine, kind: Kind, image: NodeImage, name: str, directory: Path, progress: Progress
+    ) -> None:
+        for attempt in (1, 2):
+            code = self._start(engine, image, name, directory, progress)
+            if code == 0:
+                return
+            text = (directory / "kind.log").read_text(errors="replace")
+            if attempt == 2 or not any(sign in text for sign in _SLOW_BOOT):
+                raise self._failed(engine, kind, name, directory, "kind could not create the cluster", text)
+            progress("kind: the nodes were slow to start; trying once more")
+            self._delete(engine, name, directory)
+
+    def _start(self, engine: Engine, image: NodeImage, name: str, directory: Path, progress: Progress) -> int:
+        arguments = ("create", name, str(directory / "admin.kubeconfig"), str(directory / "kind"))
+        creation = kind_run.Creation(engine, directory, *arguments, image.reference, str(directory / "kind.yaml"))
+        return creation.wait(progress)
+
+    def _await_nodes(
+        self, engine: Engine, kind: Kind, name: str, directory: Path, nodes: list[str], progress: Progress
+    ) -> str:
+        progress("kind: waiting for nodes")
+        api = Api.from_kubeconfig(directory / "admin.kubeconfig")
+        try:
+            for node in nodes:
+                until(api, Ref("Node", node), _IS_READY, _READY)
+            until(api, Ref("ServiceAccount", "default", "default"), _EXISTS, _READY)
+            version: str = json.loads(api.text("/version"))["gitVersion"]
+        except (WaitError, ApiError, *TRANSPORT_ERRORS) as error:
+            text = f"{(directory / 'kind.log').read_text(errors='replace')}\n{error}"
+            raise self._failed(
+                engine, kind, name, directory, "the cluster's nodes did not become Ready", text
+            ) from None
+        return version.removeprefix("v")
+
+    def _failed(self, engine: Engine, kind: Kind, name: str, directory: Path, what: str, text: str) -> UserError:
+        """The error for a failed creation; saves the nodes' logs, since the cluster will be deleted."""
+        kept = run_dir() / "failed" / name
+        kept.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            (kept / "kind.log").write_text(text)
+        with contextlib.suppress(EngineError):
+            _kind(engine, kind.binary, "export", "logs", str(kept), f"--name={name}")
+        lines = [line for line in text.splitlines() if line.strip()]
+        why = next((line for line in lines if line.startswith("ERROR: ")), lines[-1] if lines else "no message")
+        if "no space left on device" in text.lower():
+            fix = f"free some disk: {engine.name} system df"
+        elif "port is already allocated" in text or "address already in use" in text:
+            fix = "end whatever uses that port, or leave the port in the document out"
+        else:
+            fix = f"see the logs in {kept}; to try it by hand: {kind.binary} create cluster"
+        return UserError(f"{what}: {why.removeprefix('ERROR: ')}", fix, detail="\n".join(lines[-_TAIL:]))
+
+    def _delete(self, engine: Engine, name: str, directory: Path) -> None:
+        """Delete the cluster's containers, through pytest-kind if it works, else by their label."""
+        label = f"{CLUSTER_LABEL}={name}"
+        arguments = ("delete", name, str(directory / "admin.kubeconfig"), str(directory / "kind"))
+        if (directory / "kind").exists():
+            with contextlib.suppress(OSError):
+                kind_run.run(engine, directory, *arguments)
+        try:
+            for _ in range(3):
+                left = engine.containers(label)
+                if not left:
+                    return
+                with contextlib.suppress(EngineError):  # "removal is already in progress": somebody else is at it
+                    engine.run("rm", "--force", "--volumes", *left)
+            left = engine.containers(label)
+        except EngineError as error:
+            raise UserError(f"the containers of {name} could not be deleted: {error}", "pvaffinity clean") from error
+        if left:
+            raise UserError(
+                f"{len(left)} containers of {name} could not be deleted",
+                f"{engine.name} rm --force --volumes {' '.join(c[:12] for c in left)}",
+            )
+
+    def _systemctl(self, cluster: Cluster, node: str, verb: str) -> None:
+        try:
+            require().run("exec", node, "systemctl", verb, "kubelet")
+        except EngineError as error:
+            raise UserError(
+                f"the kubelet of {node} could not be told to {verb}: {error}",
+                f"see its nodes: kubectl --kubeconfig {shlex.quote(str(cluster.kubeconfig))} get nodes",
+            ) from error
+
+
+def _is_ready(obj: Obj | None) -> Look:
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or []
+    ready: Obj = next((c for c in conditions if c["type"] == "Ready"), {})
+    if ready.get("status") == "True":
+        return Look("met", "Ready")
+    return Look("not yet", f"not Ready: {ready.get('reason', 'no condition')} {ready.get('message', '')}".rstrip())
+
+
+_IS_READY = Condition("Ready", _is_ready)
+_EXISTS = Condition("there", lambda obj: Look("met" if obj else "not yet", "there" if obj else "not there"))
+
+
+def _pull(engine: Engine, image: NodeImage, spec: ClusterSpec, progress: Progress) -> None:
+    progress(f"pulling {image.reference}")
+    try:
+        engine.run("pull", "--quiet", image.reference, timeout=1800)
+    except EngineError as error:
+        raise UserError(
+            f"the node image {image.reference} is not here and cannot be pulled: {error}",
+            f"pvaffinity node-image build {spec.release.minor} makes one without pulling; --kind-image names another;"
+            " --provider local needs none",
+        ) from error
+
+
+def _kubectl(engine: Engine, node: str, directory: Path) -> Path | None:
+    """The node's own kubectl, which is of the cluster's version; None where it would not run here."""
+    target = directory / "kubectl"
+    if not engine.local:
+        return None
+    with contextlib.suppress(EngineError, OSError):
+        engine.run("cp", f"{node}:/usr/bin/kubectl", str(target))
+        if os.access(target, os.X_OK):
+            return target
+    return None
+
+
+def _wrap(kind: Kind, directory: Path) -> None:
+    """Put kind where pytest-kind finds it, with ``--retain``: else a failed creation would delete the nodes' logs."""
+    binary = shlex.quote(str(kind.binary))
+    script = directory / "kind"
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = create ] && exec {binary} "$@" --retain\nexec {binary} "$@"\n', encoding="utf-8"
+    )
+    script.chmod(0o700)
+
+
+def _kind(engine: Engine, binary: Path, *arguments: str) -> str:
+    return Engine(**{**vars(engine), "binary": str(binary)}).run(*arguments, timeout=300)
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(data))
+    temporary.replace(path)
+
+
+def _help(parent: str, verb: str, name: str, kubeconfig: str, kind: str, *more: str) -> int:
+    """The helper process: call pytest-kind, and undo what it did if we are told to stop or our parent is gone."""
+    if verb == "create":
+        kind_run.die_with_parent(int(parent))
+    from pytest_kind import KindCluster
+
+    image, document = more if more else (None, None)
+    cluster = KindCluster(name, kubeconfig=Path(kubeconfig), image=image, kind_path=Path(kind))
+    if verb == "delete":
+        cluster.delete()
+        return 0
+    try:
+        cluster.create(document)
+    except SystemExit:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        kind_run.end_group(os.getpgrp(), but=os.getpid())
+        cluster.delete()
+        raise
+    except Exception as error:  # noqa: BLE001 - the log has kind's own words; pytest-kind adds a stack trace
+        print(f"pytest-kind: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_help(*sys.argv[1:]))

@@ -1,0 +1,203 @@
+"""What a kind cluster needs before it is made: kind itself, a node image, a fitting document, a machine that can."""
+
+from __future__ import annotations
+
+__all__ = ["Kind", "NodeImage", "check_machine", "choose_image", "document_for", "find_kind", "official_image"]
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from pvaffinity.engine import Engine, EngineError
+from pvaffinity.errors import UserError
+from pvaffinity.local.bincache import Cache
+from pvaffinity.nodeimage.recipe import LABEL, load_recipe
+from pvaffinity.versions import Release, load_versions
+
+OLDEST_KIND = (0, 30)
+"""The first with the kubeadm v1beta4 documents and node images of Kubernetes 1.34."""
+MEMORY_BASE, MEMORY_NODE = 700 << 20, 130 << 20
+"""Bytes of a control plane and of each node, as measured in benchmarks/."""
+INOTIFY_INSTANCES = 12
+"""inotify instances of one node: systemd, kubelet, containerd (about 10, measured)."""
+_INSTALL = "install kind 0.30 or newer (https://kind.sigs.k8s.io/docs/user/quick-start/#installation)"
+_CGROUP_FIELD = (1, 31)  # the first release with KubeletConfiguration.failCgroupV1
+_NO_CGROUP_V1 = (1, 35)  # the first whose official node image does not boot on control groups v1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind program that runs."""
+
+    binary: Path
+    version: str
+
+
+@dataclass(frozen=True)
+class NodeImage:
+    """A node image to use.
+
+    Attributes:
+        reference: for ``--image``.
+        ours: made by ``pvaffinity node-image build``; needs the air-gapped overlay.
+        present: the engine has it; else it must be pulled.
+    """
+
+    reference: str
+    ours: bool
+    present: bool
+
+
+def find_kind(named: Path | None = None) -> Kind:
+    """kind: the one named, ``$KIND_PATH``, the one on PATH, or the one ``node-image build`` made.
+
+    Raises:
+        UserError: there is none, or it is too old.
+    """
+    if named:
+        return _kind(named, "--kind-bin")
+    if path := os.environ.get("KIND_PATH"):
+        return _kind(Path(path), "KIND_PATH")
+    built = Cache().find(load_recipe().kind_item)
+    if path := shutil.which("kind"):
+        try:
+            return _kind(Path(path), "PATH")
+        except UserError:
+            if built.state != "ok":
+                raise
+    if built.state == "ok":
+        return _kind(built.path, "the cache")
+    raise UserError("kind is not on PATH", _INSTALL)
+
+
+def _kind(path: Path, where: str) -> Kind:
+    path = path.expanduser().absolute()
+    try:
+        done = subprocess.run([path, "version"], capture_output=True, text=True, timeout=20, check=False)
+    except OSError as error:
+        raise UserError(f"{path} (from {where}) does not run: {error.strerror}", _INSTALL) from error
+    match = re.search(r"\bv?(\d+)\.(\d+)\.(\d+\S*)", done.stdout)
+    if done.returncode or not match:
+        raise UserError(f"{path} (from {where}) is not kind: it does not tell a version", _INSTALL)
+    if (int(match[1]), int(match[2])) < OLDEST_KIND:
+        oldest = ".".join(map(str, OLDEST_KIND))
+        raise UserError(f"{path} (from {where}) is kind {match[0]}, older than {oldest}", _INSTALL)
+    return Kind(path, match[0].removeprefix("v"))
+
+
+def official_image(release: Release) -> str:
+    """The image that kind's newest release publishes for the release's minor version, by digest.
+
+    A patch release that was asked for by its full number is taken at its word, without a digest.
+    """
+    for known in load_versions().releases:
+        meant = release.version == known.version or f":v{release.version}@" in known.kind_image
+        if known.kind_image and known.minor == release.minor and meant:
+            return known.kind_image
+    return f"kindest/node:v{release.version}"
+
+
+def choose_image(engine: Engine, release: Release, named: str | None = None) -> NodeImage:
+    """The node image for a release: the one named, the official one if present, ours if present, the official one."""
+    if named:
+        image = engine.image(named)
+        return NodeImage(named, ours=bool(image and LABEL in image.labels), present=image is not None)
+    official, ours = official_image(release), load_recipe().tag(release.version)
+    if engine.image(official) is not None:
+        return NodeImage(official, ours=False, present=True)
+    if engine.image(ours) is not None:
+        return NodeImage(ours, ours=True, present=True)
+    return NodeImage(official, ours=False, present=False)
+
+
+def can_be_pulled(engine: Engine, image: NodeImage) -> str:
+    """Ask for the image's manifest; why it cannot be had, or an empty string."""
+    try:
+        engine.run("manifest", "inspect", image.reference, timeout=10)
+    except EngineError as error:
+        return str(error)
+    return ""
+
+
+def document_for(document: Mapping[str, Any], image: NodeImage, engine: Engine, release: Release) -> str:
+    """The kind document, as YAML: unchanged for an official image, with the air-gapped overlay for one of ours.
+
+    The overlay leaves out what would have to be pulled (kindnet, kube-proxy, CoreDNS) and lets the kubelet run on
+    control groups v1, where that is what the machine has.
+    """
+    result = {key: value for key, value in document.items() if key != "name"}
+    if image.ours:
+        networking = {"disableDefaultCNI": True, "kubeProxyMode": "none", **(document.get("networking") or {})}
+        patches = list(document.get("kubeadmConfigPatches") or ())
+        skipped = ["preflight", "addon/kube-proxy", "addon/coredns"]
+        for api in ("v1beta3", "v1beta4"):
+            patches.append(
+                _yaml({"apiVersion": f"kubeadm.k8s.io/{api}", "kind": "InitConfiguration", "skipPhases": skipped})
+            )
+        if engine.cgroup == 1 and release.key[:2] >= _CGROUP_FIELD:
+            patches.append(_yaml({"kind": "KubeletConfiguration", "failCgroupV1": False}))
+        result |= {"networking": networking, "kubeadmConfigPatches": patches}
+    return _yaml(result)
+
+
+def _yaml(data: Mapping[str, Any]) -> str:
+    text: str = yaml.safe_dump(dict(data), sort_keys=False)
+    return text
+
+
+def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int) -> None:
+    """Fail early.
+
+    Raises:
+        UserError: control groups v1 with an image that does not boot there, too little memory, inotify limits too low.
+    """
+    if engine.cgroup == 1 and not image.ours and release.key[:2] >= _NO_CGROUP_V1:
+        raise UserError(
+            f"this machine uses control groups v1, on which the official node image of Kubernetes {release.minor}"
+            " does not boot",
+            "boot with systemd.unified_cgroup_hierarchy=1, or: pvaffinity node-image build"
+            f" {release.minor}, or use --provider local",
+        )
+    need = MEMORY_BASE + nodes * MEMORY_NODE
+    free = psutil.virtual_memory().available if engine.local else engine.memory
+    if free < need:
+        raise UserError(
+            f"{free >> 20} MB of memory are free, a kind cluster of {nodes} nodes needs about {need >> 20} MB",
+            "end other programs, give the engine more memory, or use --provider local",
+        )
+    if engine.local and not engine.rootless:
+        _check_inotify(nodes)
+
+
+def _check_inotify(nodes: int) -> None:
+    try:
+        limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    except (OSError, ValueError):
+        return
+    used = _inotify_instances()
+    if limit - used < nodes * INOTIFY_INSTANCES:
+        raise UserError(
+            f"fs.inotify.max_user_instances is {limit}, of which {used} are in use; {nodes} nodes need about"
+            f" {nodes * INOTIFY_INSTANCES}",
+            "sudo sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288",
+        )
+
+
+def _inotify_instances() -> int:
+    """How many inotify instances root's processes have, as far as can be seen; the programs of nodes are root's."""
+    seen = 0
+    for directory in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            if directory.stat().st_uid == 0:
+                seen += sum(str(fd.readlink()) == "anon_inode:inotify" for fd in directory.iterdir())
+        except OSError:
+            continue
+    return seen
