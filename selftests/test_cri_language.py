@@ -54,6 +54,8 @@ def script(text: str, *options: str) -> list[str]:
         (script("false; exit 9", "-ec"), 1),
         (script("false; exit 9", "-e", "-c"), 1),
         (script("set -e; false || true; set +e; false; exit 9"), 9),
+        (script("set -e; false && true; exit 9"), 9),
+        (script("set -e; true && false; exit 9"), 1),
         (script("exit $?"), 0),
         (script("false; exit $?"), 1),
         (script("while false; do exit 1; done; exit 2"), 2),
