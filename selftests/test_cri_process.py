@@ -52,7 +52,7 @@ def simulator(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_ends_on_signal(directory: Path, number: signal.Signals) -> None:
-    """A signal ends it, also in the middle of a call, with exit code 0 and no socket left; 3 s is for a busy machine."""
+    """A signal ends it, also in the middle of a call, with exit code 0 and no socket left; 3 s suit a busy machine."""
     path = directory / "n.sock"
     with simulator(directory, f"n={path}") as process:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
