@@ -1,4 +1,4 @@
-"""A cluster's supervisor leaves nothing behind, whoever dies and however; shown with fake daemons in real namespaces."""
+"""A cluster's supervisor leaves nothing behind, whoever dies and however: fake daemons in real namespaces."""
 
 from __future__ import annotations
 
@@ -64,15 +64,18 @@ class Supervised:
         assert self.launcher.wait(20) == 0
 
     def says(self) -> dict[str, Any]:
+        """What the supervisor says next; {} at its end."""
         assert self.launcher.stdout is not None
         return json.loads(self.launcher.stdout.readline() or "{}")
 
     def until(self, event: str) -> dict[str, Any]:
+        """Listen until it says this."""
         while (said := self.says()).get("event") != event:
             assert said, f"the supervisor ended before it said {event}"
         return said
 
     def gone(self, *, directory: bool = True, seconds: float = 10.0) -> bool:
+        """Whether every process (and the directory) is gone, at the latest after some seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if not processes_of(self.directory) and not (directory and self.directory.exists()):
@@ -81,11 +84,13 @@ class Supervised:
         return False
 
     def supervisors(self) -> list[psutil.Process]:
+        """Outer part, inner part, helpers."""
         found = [psutil.Process(pid) for pid in processes_of(self.directory)]
         ours = [p for p in found if "pvaffinity.local.supervisor" in p.cmdline()]
         return sorted(ours, key=lambda p: p.create_time())
 
     def close(self) -> None:
+        """End whatever is left."""
         self.owner.kill()
         self.owner.wait()
         end_processes(self.directory)

@@ -121,7 +121,7 @@ def _look(path: Path, marked: dict[int, Path]) -> Leftover:
 
 def _young(leftover: Leftover) -> bool:
     """Whether it may be another session's that is being made this very moment."""
-    if leftover.owner is not None:
+    if (leftover.directory / "owner.json").exists():
         return False
     with contextlib.suppress(OSError):
         return time.time() - leftover.directory.stat().st_mtime < _YOUNG

@@ -1,0 +1,133 @@
+"""What nobody owns is found by its mark and removed; what somebody owns, or what is not ours, is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from pvaffinity import leftovers
+from pvaffinity.cli.clean import clean
+from pvaffinity.local.owner import Owner, remove_tree
+from pvaffinity.local.plan import MARKER
+
+
+@pytest.fixture
+def run_directory(tmp_path, monkeypatch):
+    path = tmp_path / "r"
+    monkeypatch.setattr(leftovers, "run_dir", lambda: path)
+    (path / "clusters").mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def process():
+    started = []
+
+    def start(directory=None):
+        env = {**os.environ, **({MARKER: str(directory)} if directory else {})}
+        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "kubelet"], env=env))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+def _cluster(root, name, owner):
+    directory = root / "clusters" / name
+    directory.mkdir()
+    (directory / "owner.json").write_text(json.dumps(owner))
+    return directory
+
+
+DEAD = {"pid": 4_190_000, "start": 1}
+
+
+def _me():
+    owner = Owner.of(os.getpid())
+    return {"pid": owner.pid, "start": owner.start}
+
+
+def test_only_what_nobody_owns_is_found(run_directory):
+    """A living owner's cluster is found only when everything is asked for."""
+    dead, mine = _cluster(run_directory, "dead", DEAD), _cluster(run_directory, "mine", _me())
+    assert [each.directory for each in leftovers.find()] == [dead]
+    assert {each.directory for each in leftovers.find(everything=True)} == {dead, mine}
+
+
+def test_a_reused_process_number_is_no_owner(run_directory):
+    """A process with the owner's number but another start time does not own the cluster."""
+    dead = _cluster(run_directory, "reused", _me() | {"start": 1})
+    assert [each.directory for each in leftovers.find()] == [dead]
+
+
+def test_processes_are_told_by_their_mark_not_by_their_name(run_directory, process):
+    """A process that is merely called kubelet survives; the marked one does not."""
+    dead = _cluster(run_directory, "dead", DEAD)
+    ours, foreign, other = process(dead), process(), process(run_directory / "clusters" / "other")
+    (found,) = [each for each in leftovers.find() if each.directory == dead]
+    assert found.processes == (ours.pid,)
+    leftovers.remove(found)
+    ours.wait(5)
+    assert foreign.poll() is None
+    assert other.poll() is None
+    assert not dead.exists()
+
+
+def test_processes_without_their_directory_are_found_as_well(run_directory, process):
+    """If only the directory was removed, its processes are still leftovers."""
+    ours = process(run_directory / "clusters" / "lost")
+    (found,) = leftovers.find()
+    leftovers.remove(found)
+    ours.wait(5)
+
+
+def test_a_directory_that_is_just_being_made_is_left_alone(run_directory):
+    """A directory without an owner's file is somebody's start for its first minute."""
+    young = run_directory / "clusters" / "young"
+    young.mkdir()
+    assert leftovers.find() == []
+    os.utime(young, (time.time() - 300,) * 2)
+    assert [each.directory for each in leftovers.find()] == [young]
+
+
+def test_a_kept_cluster_is_no_leftover_while_it_runs(run_directory, process):
+    """A cluster that was left running on purpose is removed only by --all, or once it has ended."""
+    kept = _cluster(run_directory, "kept", {"kept": True})
+    running = process(kept)
+    assert leftovers.find() == []
+    assert [each.directory for each in leftovers.find(everything=True)] == [kept]
+    running.kill()
+    running.wait()
+    assert [each.directory for each in leftovers.find()] == [kept]
+
+
+def test_clean_says_what_it_does(run_directory):
+    """The command names what it removes and what it keeps, and says so when there is nothing."""
+    _cluster(run_directory, "dead", DEAD)
+    _cluster(run_directory, "mine", _me())
+    assert "would remove dead: its owner (process 4190000) is gone" in CliRunner().invoke(clean, ["--dry-run"]).output
+    output = CliRunner().invoke(clean).output
+    assert "removing dead" in output
+    assert "kept mine" in output
+    assert not (run_directory / "clusters" / "dead").exists()
+    assert "nothing to clean" in CliRunner().invoke(clean).output
+
+
+def test_directories_without_permissions_are_removed(tmp_path):
+    """A directory nobody may enter does not stop the removal."""
+    deep = tmp_path / "tree" / "closed" / "deep"
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    deep.chmod(0)
+    deep.parent.chmod(0o500)
+    remove_tree(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+    remove_tree(tmp_path / "tree")
