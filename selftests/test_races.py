@@ -14,9 +14,9 @@ import pytest
 from pvaffinity.affinity import in_zone
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.races import OFFSETS_MS, Record, SweepError, sweep
+from pvaffinity.races.firing import Gun, Plan
 from pvaffinity.races.observe import Observer, await_all, fate_of
 from pvaffinity.races.record import step_of
-from pvaffinity.races.sweep import _Gun, _Plan
 from pvaffinity.verdicts import Binding, Verdict
 
 DATA = Path(__file__).parent / "data/races"
@@ -45,14 +45,14 @@ def test_a_round_belongs_to_the_nearest_step_of_its_sign(measured, step):
 
 def test_the_plan_aims_until_every_step_has_its_rounds():
     """Shots that always hit fill the plan exactly; what misses is aimed at again."""
-    plan = _Plan((-2.0, 0.0, 2.0), 5, random.Random(1))
+    plan = Plan((-2.0, 0.0, 2.0), 5, random.Random(1))
     fired = 0
-    while batch := plan.next_batch():
-        for offset in batch:
-            fired += 1
-            plan.hit(100.0 if fired % 3 == 0 else offset)
+    while (offset := plan.aim()) is not None:
+        fired += 1
+        plan.hit(100.0 if fired % 3 == 0 else offset)
     assert plan.done == plan.wanted == 15
-    assert fired > 15
+    assert plan.lacking == 0
+    assert fired == 22  # every third shot missed
 
 
 def test_saved_record_is_the_same_record(tmp_path):
@@ -239,7 +239,7 @@ class Refusing:
 def test_a_refused_update_is_no_race(offset):
     """Where the server refuses the update there is nothing to judge, and the sweep says so at the first round."""
     with pytest.raises(SweepError, match="refused a write of round r: 422 Invalid"):
-        _Gun(Refusing(), {}).fire("r", {}, offset)  # type: ignore[arg-type]
+        Gun(Refusing(), {}).fire("r", {}, offset)  # type: ignore[arg-type]
 
 
 def test_a_race_nobody_can_lose_is_refused():

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 __all__ = ["OFFSETS_MS", "sweep"]
 
+import itertools
 import random
 import secrets
-import statistics
-import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from pvaffinity.affinity import Affinity
-from pvaffinity.api import MERGE_PATCH, TRANSPORT_ERRORS, Api
-from pvaffinity.errors import ApiError
+from pvaffinity.api import Api
 from pvaffinity.manifests import IMAGE
-from pvaffinity.objects import Obj, Ref
+from pvaffinity.races.firing import Gun, Plan
 from pvaffinity.races.observe import Observer, SweepError
-from pvaffinity.races.record import Record, step_of
+from pvaffinity.races.record import Record
 from pvaffinity.races.stage import Stage
 from pvaffinity.verdicts import History, Write
 
@@ -31,7 +29,6 @@ OFFSETS_MS = (-30.0, -20.0, -12.0, -8.0, -6.0, -4.0, -2.0, 0.0, 2.0, 6.0, 12.0, 
 milliseconds only. Step 0 is "just after the acknowledgement"; negative offsets never count for it."""
 
 _BATCH = 52  # pods at a time: a kubelet takes 110, and others may use the cluster as well
-_LEAD = 0.004  # seconds between the planning of a round and its first shot
 
 
 def sweep(
@@ -78,22 +75,27 @@ def sweep(
     nodes = _node_labels(api, before, after)
     if not any(before.matches(labels) and not after.matches(labels) for labels in nodes.values()):
         raise SweepError(f"no node matches {before} and not {after}: there is nothing to lose in this race")
-    gun = _Gun(api, after.to_dict())
-    plan = _Plan(offsets_ms, rounds, random.Random(seed))
+    gun, plan = Gun(api, after.to_dict()), Plan(offsets_ms, rounds, random.Random(seed))
     histories: list[History] = []
+    serial = itertools.count()
+
+    def ready() -> list[str]:
+        """Bound volumes for the next batch: some more than there are rounds to be had, since some will miss."""
+        number = min(_BATCH, plan.lacking + plan.lacking // 2 + 4)
+        names = [f"{race}-{next(serial):04d}" for _ in range(number)]
+        stage.prepare(names, before.to_dict())
+        return names
+
     try:
-        with Observer(api, namespace, stage.selector) as observer:
-            while (todo := plan.next_batch()) and time.monotonic() - started < limit_seconds:
-                names = [f"{race}-{len(histories) + i:04d}" for i in range(len(todo))]
-                stage.prepare(names, before.to_dict())
-                shots = []
-                for name, aimed in zip(names, todo, strict=True):
-                    update, creation = gun.fire(name, stage.pod(name), aimed)
-                    shots.append((name, aimed, update, creation))
-                    if update.acknowledged is not None:
-                        plan.hit((creation.sent - update.acknowledged) / 1e6)
-                observer.wait(names, lambda seen: seen.settled, settle_seconds)
-                stored, now = stage.stored_affinities(), _node_labels(api, before, after)
+        with Observer(api, namespace, stage.selector) as observer, ThreadPoolExecutor(1) as ahead:
+            names = ready()
+            while plan.lacking:
+                shots = [shot for name in names if (shot := _shoot(name, stage, plan, gun))]
+                in_time = plan.lacking and time.monotonic() - started < limit_seconds
+                following = ahead.submit(ready) if in_time else None  # while the pods' fates are awaited
+                fired = [shot[0] for shot in shots]
+                observer.wait(fired, lambda seen: seen.settled, settle_seconds)
+                stored, unchanged = stage.stored_affinities(), _node_labels(api, before, after) == nodes
                 for name, aimed, update, creation in shots:
                     seen = observer.take(name)
                     histories.append(
@@ -109,107 +111,29 @@ def sweep(
                             binding=seen.binding,
                             events=tuple(seen.events),
                             fate=seen.fate,
-                            nodes_unchanged=now == nodes,
+                            nodes_unchanged=unchanged,
                         )
                     )
-                stage.remove_pods(names, observer)
+                stage.remove_pods(fired, observer)
                 progress(f"race: {plan.done} of {plan.wanted} rounds, {time.monotonic() - started:.0f} s")
+                if following is None:
+                    break
+                names = following.result()
     finally:
         stage.clear()
     notes = {"race": race, "seed": str(seed), "before": str(before), "after": str(after)}
     return Record(tuple(offsets_ms), rounds, tuple(histories), time.monotonic() - started, notes)
 
 
-class _Plan:
-    """Which offsets to aim at next: those of steps that still lack rounds, in random order."""
-
-    def __init__(self, offsets_ms: Sequence[float], rounds: int, rng: random.Random) -> None:
-        self._offsets, self._rounds, self._rng = tuple(offsets_ms), rounds, rng
-        self._hits: Counter[float] = Counter()
-        self.wanted = rounds * len(self._offsets)
-
-    @property
-    def done(self) -> int:
-        """Rounds that count."""
-        return sum(min(self._hits[offset], self._rounds) for offset in self._offsets)
-
-    def hit(self, measured_ms: float) -> None:
-        """A round was fired and hit this offset."""
-        step = step_of(measured_ms, self._offsets)
-        if step is not None:
-            self._hits[step] += 1
-
-    def next_batch(self) -> list[float]:
-        """Offsets to aim at, empty when every step has its rounds; a few more than needed, since some will miss."""
-        lacking = {offset: self._rounds - self._hits[offset] for offset in self._offsets}
-        todo = [offset for offset, lack in lacking.items() for _ in range(max(0, lack))]
-        while 0 < len(todo) < _BATCH // 2:
-            todo += todo
-        self._rng.shuffle(todo)
-        return todo[:_BATCH]
-
-
-class _Gun:
-    """Fires an update and a creation from two threads, so far apart that the wanted offset is hit."""
-
-    def __init__(self, api: Api, after: Obj) -> None:
-        self._api = api
-        self._patch = {"spec": {"nodeAffinity": after}}
-        self._took: deque[float] = deque([0.005], maxlen=9)  # seconds from sending an update to its acknowledgement
-
-    def fire(self, name: str, pod: Obj, offset_ms: float) -> tuple[Write, Write]:
-        """One round. Before the acknowledgement one can only aim, by how long recent updates took; after it, one waits.
-
-        Raises:
-            SweepError: the server refused one of the two.
-        """
-        offset, took = offset_ms / 1e3, statistics.median(self._took)
-        start = time.monotonic() + _LEAD
-        update_at = start + max(0.0, -offset - took)
-        create_at = start + max(0.0, took + offset)
-        acknowledged = threading.Event()
-        results: dict[str, Write] = {}
-        errors: list[ApiError] = []
-
-        def update() -> None:
-            _until(update_at)
-            ref = Ref("PersistentVolume", name)
-            results["update"] = _timed(lambda: self._api.patch(ref, self._patch, MERGE_PATCH).body, errors)
-            acknowledged.set()
-
-        thread = threading.Thread(target=update, name="race-update", daemon=True)
-        thread.start()
-        if offset < 0:
-            _until(create_at)
-        else:
-            acknowledged.wait(60)
-            _until(time.monotonic() + offset)
-        results["creation"] = _timed(lambda: self._api.create(pod), errors)
-        thread.join(60)
-        if errors:
-            raise SweepError(f"the server refused a write of round {name}: {errors[0]}") from errors[0]
-        written = results.get("update", Write(time.monotonic_ns()))
-        if written.acknowledged is not None:
-            self._took.append((written.acknowledged - written.sent) / 1e9)
-        return written, results["creation"]
-
-
-def _timed(request: Callable[[], Obj], errors: list[ApiError]) -> Write:
-    sent = time.monotonic_ns()
-    try:
-        stored = request()
-    except ApiError as error:
-        errors.append(error)
-        return Write(sent)
-    except TRANSPORT_ERRORS:
-        return Write(sent)  # no answer: it may or may not have been stored, and the judge will say so
-    return Write(sent, time.monotonic_ns(), int(stored["metadata"]["resourceVersion"]))
-
-
-def _until(moment: float) -> None:
-    left = moment - time.monotonic()
-    if left > 0:
-        time.sleep(left)  # the offset itself is what is under test; there is no condition to wait for
+def _shoot(name: str, stage: Stage, plan: Plan, gun: Gun) -> tuple[str, float, Write, Write] | None:
+    """One round, unless there is none to be had any more."""
+    aimed = plan.aim()
+    if aimed is None:
+        return None
+    update, creation = gun.fire(name, stage.pod(name), aimed)
+    if update.acknowledged is not None:
+        plan.hit((creation.sent - update.acknowledged) / 1e6)
+    return name, aimed, update, creation
 
 
 def _node_labels(api: Api, *affinities: Affinity) -> dict[str, dict[str, str]]:
