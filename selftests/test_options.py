@@ -1,0 +1,81 @@
+"""The suite's options as a user meets them: wrong ones are told before anything is started, with exit code 4."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*arguments, suite="suites/test_gate_state.py"):
+    command = [sys.executable, "-m", "pytest", str(ROOT / suite), "--collect-only", "-q", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    "arguments,what,fix",
+    [
+        (["--kubernetes-version", "1.3"], "unknown Kubernetes version '1.3'", "use one of 1.34, 1.35"),
+        (["--cluster-config", "gate-of"], "did you mean gate-off?", "gate-apiserver-only"),
+        (["--cluster-config", "no/such.yaml"], "no cluster configuration 'no/such.yaml'", "kind document"),
+        (["--provider", "minikube"], "unknown provider 'minikube'", "use one of auto"),
+        (["--binaries", "/no/such/directory"], "no directory /no/such/directory", "name a directory"),
+    ],
+)
+def test_a_wrong_option_is_told_in_two_lines(arguments, what, fix):
+    """One line what, one line what to do, no traceback, exit code 4."""
+    result = run(*arguments)
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert what in result.stderr
+    assert f"to fix: {fix}" in result.stderr or fix in result.stderr
+    assert "Traceback" not in result.stderr + result.stdout
+
+
+def test_a_misspelt_key_in_a_configuration_is_named(tmp_path):
+    """A configuration of the user's own with a misspelt key stops the session before the first test."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGatess: {}\n")
+    result = run("--cluster-config", str(path))
+    assert result.returncode == 4
+    assert "unknown key featureGatess; did you mean featureGates?" in result.stderr
+
+
+def ids(*arguments, suite="suites/test_gate_state.py"):
+    result = run(*arguments, suite=suite)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return {line.rsplit("[", 1)[1].rstrip("]") for line in result.stdout.splitlines() if "::" in line}
+
+
+def test_a_test_runs_once_per_release_and_configuration():
+    """The id of a test says release and configuration; every one of the session is there."""
+    assert ids("--kubernetes-version", "1.35", "--kubernetes-version", "1.37") == {
+        f"{minor}-{config}" for minor in ("1.35", "1.37") for config in ("gate-off", "gate-on")
+    }
+
+
+def test_all_means_every_known_release_and_1_34_only_without_the_gate():
+    """``all`` names every release; the one that has no gate is tested as gate-off only."""
+    found = ids("--kubernetes-version", "all")
+    assert "1.34-gate-off" in found
+    assert "1.34-gate-on" not in found
+    assert {f"{minor}-gate-on" for minor in ("1.35", "1.36", "1.37")} <= found
+
+
+def test_the_gate_of_an_unknown_document_is_read_from_it(tmp_path):
+    """A document of the user's own is tested as what it sets; the shipped names keep their promise whatever is inside."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGates: {MutablePVNodeAffinity: true}\n")
+    assert ids("--cluster-config", str(mine), suite="suites/test_relaxing.py") >= {"1.37-mine"}
+    flipped = tmp_path / "gate-off.yaml"
+    flipped.write_text(mine.read_text())
+    found = ids("--cluster-config", str(flipped), suite="suites/test_relaxing.py")
+    assert found == {"1.37-gate-off", "none"}  # only the test that expects the gate off runs there
+
+
+def test_where_no_configuration_fits_the_reason_is_told():
+    """A test that needs the gate is skipped with the reason where the session has no such cluster."""
+    command = [sys.executable, "-m", "pytest", "suites/test_disk_generations.py", "--kubernetes-version", "1.34", "-rs"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "not supported: Kubernetes 1.34.4 has no MutablePVNodeAffinity" in result.stdout
