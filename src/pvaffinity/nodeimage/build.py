@@ -32,16 +32,17 @@ from pvaffinity.paths import cache_dir
 from pvaffinity.providers.base import Progress, quiet
 from pvaffinity.versions import Release
 
-BUILD_LABEL = "pvaffinity.dev/build"
-"""Label of the container an image is put together in; its value names the process that does it: ``pid-start``."""
+_NAME = "pvaffinity-build"
+"""Containers in which an image is put together are named ``pvaffinity-build-PID-START-…`` after the process that does
+it. Not a label: the image would hand it down to every node."""
 
 _NEED_ENGINE = 3_000_000_000  # bytes: base, container and image, measured 2.2 GB
 _NEED_CACHE = 1_500_000_000  # bytes: two archives
 _CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _SETTINGS = (
     'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]',
-    "STOPSIGNAL SIGRTMIN+3",
     "ENV container=docker",
+    "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "WORKDIR /",
 )
 
@@ -259,13 +260,13 @@ def _container(engine: Engine, image: str) -> Iterator[str]:
     """A running container of the base image; gone afterwards, as are those of builders that were killed."""
     remove_abandoned(engine)
     me = Owner.of(os.getpid())
-    name = f"pvaffinity-build-{secrets.token_hex(4)}"
-    label = f"{BUILD_LABEL}={me.pid}-{me.start}"
+    name = f"{_NAME}-{me.pid}-{me.start}-{secrets.token_hex(4)}"
     try:
-        # It ends, and is removed, by itself after an hour: even if nobody is left to remove it.
+        # It ends, and is removed, by itself after an hour: even if nobody is left to remove it. The image gets its stop
+        # signal (systemd's) from here, since commit cannot set one.
         engine.run(
-            "run", "--detach", "--rm", "--privileged", "--network=none", f"--name={name}", f"--label={label}",
-            "--tmpfs=/tmp", "--tmpfs=/run", image, "sleep", "3600", timeout=120,
+            "run", "--detach", "--rm", "--privileged", "--network=none", f"--name={name}",
+            "--tmpfs=/tmp", "--tmpfs=/run", "--stop-signal=SIGRTMIN+3", image, "sleep", "3600", timeout=120,
         )  # fmt: skip
         yield name
     finally:
@@ -276,12 +277,11 @@ def _container(engine: Engine, image: str) -> Iterator[str]:
 def remove_abandoned(engine: Engine) -> int:
     """Remove containers of builds whose process is gone; returns how many."""
     count = 0
-    for container in engine.containers(BUILD_LABEL):
-        template = f'{{{{index .Config.Labels "{BUILD_LABEL}"}}}}'
-        with contextlib.suppress(EngineError, ValueError):
-            pid, start = engine.run("inspect", "--format", template, container).split("-")
-            if not Owner(int(pid), int(start)).alive:
-                engine.run("rm", "--force", "--volumes", container)
+    for name in engine.run("ps", "--all", "--filter", f"name={_NAME}-", "--format", "{{.Names}}").split():
+        match = re.fullmatch(rf"{_NAME}-(\d+)-(\d+)-[0-9a-f]+", name)
+        if match and not Owner(int(match[1]), int(match[2])).alive:
+            with contextlib.suppress(EngineError):
+                engine.run("rm", "--force", "--volumes", name)
                 count += 1
     return count
 
