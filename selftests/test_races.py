@@ -55,6 +55,15 @@ def test_the_plan_aims_until_every_step_has_its_rounds():
     assert fired == 22  # every third shot missed
 
 
+def test_the_plan_expects_as_many_misses_as_lately():
+    """Where shots miss, more volumes are made ready for the rounds still to be had."""
+    plan = Plan((-2.0, 0.0), 20, random.Random(1))
+    sure = plan.shots_needed()
+    for _ in range(40):
+        plan.hit(100.0)
+    assert plan.shots_needed() > 10 * sure
+
+
 def test_saved_record_is_the_same_record(tmp_path):
     """Saving and loading keeps every history, so that judging again gives the same summary."""
     record = Record.load(DATA / "handmade.jsonl")

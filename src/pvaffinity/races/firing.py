@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Gun", "Plan"]
 
+import math
 import random
 import statistics
 import threading
@@ -27,6 +28,7 @@ class Plan:
     def __init__(self, offsets_ms: Sequence[float], rounds: int, rng: random.Random) -> None:
         self._offsets, self._rounds, self._rng = tuple(offsets_ms), rounds, rng
         self._hits: Counter[float] = Counter()
+        self._useful: deque[bool] = deque([True] * 10, maxlen=40)  # whether recent shots counted for a lacking step
         self.wanted = rounds * len(self._offsets)
 
     @property
@@ -36,14 +38,19 @@ class Plan:
 
     def hit(self, measured_ms: float) -> None:
         """A round was fired and hit this offset."""
-        step = step_of(measured_ms, self._offsets)
+        step, before = step_of(measured_ms, self._offsets), self.done
         if step is not None:
             self._hits[step] += 1
+        self._useful.append(self.done > before)
 
     @property
     def lacking(self) -> int:
         """Rounds still to be had."""
         return self.wanted - self.done
+
+    def shots_needed(self) -> int:
+        """How many shots the lacking rounds will take if as many miss as lately, and a few more."""
+        return 4 + math.ceil(self.lacking * len(self._useful) / max(1, sum(self._useful)))
 
     def aim(self) -> float | None:
         """The offset to try now, the likelier the more rounds its step lacks; None when every step has its rounds."""

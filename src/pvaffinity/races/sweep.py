@@ -80,9 +80,8 @@ def sweep(
     serial = itertools.count()
 
     def ready() -> list[str]:
-        """Bound volumes for the next batch: some more than there are rounds to be had, since some will miss."""
-        number = min(_BATCH, plan.lacking + plan.lacking // 2 + 4)
-        names = [f"{race}-{next(serial):04d}" for _ in range(number)]
+        """Bound volumes for the next batch, as many as the rounds still to be had will probably take."""
+        names = [f"{race}-{next(serial):04d}" for _ in range(min(_BATCH, plan.shots_needed()))]
         stage.prepare(names, before.to_dict())
         return names
 
