@@ -54,6 +54,13 @@ start() {
     runtime=("--add-runtime=bounded=$dir/runc-within-bounds" "--default-runtime=bounded")
   fi
   rm -f "$dir/dockerd.pid"
+  # Two clusters of six nodes need about 200; many machines allow 128.
+  local instances=/proc/sys/fs/inotify/max_user_instances
+  if [ "$(cat $instances)" -lt 1024 ]; then
+    say "raising fs.inotify.max_user_instances from $(cat $instances) to 1024"
+    cat $instances >"$dir/inotify-instances"
+    echo 1024 >$instances
+  fi
   iptables -S FORWARD | head -1 >"$dir/forward-policy" # dockerd sets it to DROP and leaves it so
   # The address range is away from Docker's default, so that a machine whose own network is 172.17/16 keeps working.
   setsid nohup dockerd "--data-root=$dir/data" "--exec-root=$dir/exec" "--pidfile=$dir/dockerd.pid" "--host=$socket" \
@@ -90,10 +97,13 @@ stop() {
     if [ -d "/proc/$running" ]; then say "it does not stop; killing it"; kill -9 "$running"; fi
     ip link delete docker0 2>/dev/null || true
     remove_rules
+    if [ -s "$dir/inotify-instances" ]; then
+      cat "$dir/inotify-instances" >/proc/sys/fs/inotify/max_user_instances
+    fi
   fi
   # dockerd leaves its network namespaces mounted when it is killed.
   awk -v dir="$dir/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r | xargs -r umount -l
-  rm -rf "$dir/exec" "$dir/docker.sock" "$dir/dockerd.pid" "$dir/runc-within-bounds"
+  rm -rf "$dir/exec" "$dir/docker.sock" "$dir/dockerd.pid" "$dir/inotify-instances" "$dir/runc-within-bounds"
   say "stopped; images are kept in $dir/data"
 }
 

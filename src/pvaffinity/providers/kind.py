@@ -13,6 +13,7 @@ __all__ = ["KindProvider"]
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -39,6 +40,7 @@ CLUSTER_LABEL = "io.x-k8s.kind.cluster"
 _POWERS = {Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.CONTAINER_IO, Power.NODE_LABELS}
 _READY = Budget("node-ready", 120, "patience", "a node becomes Ready", "image unpacking and CNI on a busy machine")
 _SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
+_REASONS = (r"Error response from daemon: (.+)", r"^Error: (.+)", r"^error: (.+)", r"^ERROR: (.+)")
 _TAIL = 25  # lines of kind's output in an error
 
 
@@ -202,14 +204,15 @@ class KindProvider:
         with contextlib.suppress(EngineError):
             _kind(engine, kind.binary, "export", "logs", str(kept), f"--name={name}")
         lines = [line for line in text.splitlines() if line.strip()]
-        why = next((line for line in lines if line.startswith("ERROR: ")), lines[-1] if lines else "no message")
+        found = (match[1] for sign in _REASONS if (match := re.search(sign, text, re.MULTILINE)))
+        why = next(found, lines[-1].strip() if lines else "no message")
         if "no space left on device" in text.lower():
             fix = f"free some disk: {engine.name} system df"
         elif "port is already allocated" in text or "address already in use" in text:
             fix = "end whatever uses that port, or leave the port in the document out"
         else:
             fix = f"see the logs in {kept}; to try it by hand: {kind.binary} create cluster"
-        return UserError(f"{what}: {why.removeprefix('ERROR: ')}", fix, detail="\n".join(lines[-_TAIL:]))
+        return UserError(f"{what}: {why[:300]}", fix, detail="\n".join(lines[-_TAIL:]))
 
     def _delete(self, engine: Engine, name: str, directory: Path) -> None:
         """Delete the cluster's containers, through pytest-kind if it works, else by their label."""
