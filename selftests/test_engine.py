@@ -1,0 +1,138 @@
+"""The container engine is found by asking it, and everything that can be wrong with it is said in one line."""
+
+import json
+import os
+import time
+
+import pytest
+
+from pvaffinity import engine
+from pvaffinity.errors import UserError
+
+DOCKER = {
+    "ServerVersion": "28.2.2",
+    "CgroupVersion": "2",
+    "MemTotal": 8 << 30,
+    "KernelVersion": os.uname().release,
+    "OSType": "linux",
+    "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"],
+}
+PODMAN = {
+    "version": {"Version": "5.4.0"},
+    "host": {"cgroupVersion": "v2", "memTotal": 4 << 30, "security": {"rootless": True}, "serviceIsRemote": False},
+}
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A PATH with nothing on it but what a test puts there."""
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    for name in ("DOCKER_HOST", "KIND_EXPERIMENTAL_PROVIDER"):
+        monkeypatch.delenv(name, raising=False)
+
+    def put(name, script):
+        file = tmp_path / name
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+
+    return put
+
+
+def answer(data):
+    return f"printf '%s' '{json.dumps(data)}'"
+
+
+def refuse(message):
+    return f"echo '{message}' >&2; exit 1"
+
+
+def test_docker_is_read(path):
+    """Version, memory, control groups and rootlessness come from docker info."""
+    path("docker", answer(DOCKER))
+    found = engine.require()
+    assert (found.name, found.version, found.cgroup, found.memory) == ("docker", "28.2.2", 2, 8 << 30)
+    assert found.local
+    assert found.rootless
+    assert found.env["KIND_EXPERIMENTAL_PROVIDER"] == "docker"
+
+
+def test_an_engine_in_a_virtual_machine_is_not_local(path):
+    """Another kernel than ours means that our memory and limits say nothing about the engine."""
+    path("docker", answer({**DOCKER, "KernelVersion": "6.10.14-linuxkit"}))
+    assert not engine.require().local
+
+
+def test_podman_is_taken_where_docker_does_not_answer(path):
+    """A docker command without a server does not hide a podman that works."""
+    path("docker", refuse("Cannot connect to the Docker daemon"))
+    path("podman", answer(PODMAN))
+    assert engine.require().name == "podman"
+
+
+def test_the_choice_for_kind_is_honoured(path, monkeypatch):
+    """KIND_EXPERIMENTAL_PROVIDER decides between two engines, as it does for kind."""
+    path("docker", answer(DOCKER))
+    path("podman", answer(PODMAN))
+    monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
+    assert engine.require().name == "podman"
+    monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "lxc")
+    with pytest.raises(UserError, match="'lxc'"):
+        engine.require()
+
+
+def test_no_engine(path):
+    """Without any engine the error names both, and the way that needs none."""
+    with pytest.raises(UserError, match="no container engine") as caught:
+        engine.require()
+    assert "--provider local" in caught.value.fix
+    assert engine.detect() is None
+
+
+@pytest.mark.parametrize(
+    "message,fix",
+    [
+        ("permission denied while trying to connect to the Docker daemon socket", "usermod -aG docker"),
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "systemctl start docker"),
+    ],
+    ids=["permission", "stopped"],
+)
+def test_a_silent_engine(path, message, fix):
+    """The engine's own words are shown, and what to do follows from them."""
+    path("docker", refuse(message))
+    with pytest.raises(UserError) as caught:
+        engine.require()
+    assert message in caught.value.what
+    assert fix in caught.value.fix
+
+
+def test_errors_inside_an_answer_are_errors(path):
+    """Some clients answer with exit code 0 and say in the answer that there is no server."""
+    path("docker", answer({"ServerErrors": ["no server"]}))
+    with pytest.raises(UserError, match="no server"):
+        engine.require()
+
+
+def test_an_old_engine(path):
+    """Docker 19.03 cannot do what kind asks of it."""
+    path("docker", answer({**DOCKER, "ServerVersion": "19.03.15"}))
+    with pytest.raises(UserError, match=r"19\.03\.15 is too old"):
+        engine.require()
+
+
+def test_a_command_that_takes_too_long_is_ended(path):
+    """A hanging engine costs its time-out, not the session."""
+    path("docker", f'if [ "$1" = info ]; then {answer(DOCKER)}; else exec /bin/sleep 60; fi')
+    found = engine.require()
+    started = time.monotonic()
+    with pytest.raises(engine.EngineError, match="no answer within"):
+        found.run("ps", timeout=0.3)
+    assert time.monotonic() - started < 5
+
+
+def test_images_carry_labels(path):
+    """An image is looked up by name; one that is not there is None."""
+    image = [{"Id": "sha256:1", "Config": {"Labels": {"a": "b"}}}]
+    path("docker", f'case "$1$3" in info*) {answer(DOCKER)};; image*there) {answer(image)};; *) exit 1;; esac')
+    found = engine.require()
+    assert found.image("there").labels == {"a": "b"}
+    assert found.image("elsewhere") is None

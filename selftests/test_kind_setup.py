@@ -1,0 +1,163 @@
+"""What a kind cluster needs is found or refused beforehand, and the documents reach kind as they are."""
+
+import dataclasses
+
+import pytest
+import yaml
+
+from pvaffinity.clusterconfig import load_config
+from pvaffinity.engine import Engine, Image
+from pvaffinity.errors import UserError
+from pvaffinity.nodeimage.recipe import LABEL, load_recipe
+from pvaffinity.providers import kind_setup
+from pvaffinity.providers.kind_setup import NodeImage, choose_image, document_for, find_kind, official_image
+from pvaffinity.versions import clusterconfigs_dir, load_versions
+
+OFFICIAL = NodeImage("kindest/node:v1.37.0", ours=False, present=True)
+OURS = NodeImage("pvaffinity.dev/node:v1.37.2-0123456789", ours=True, present=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class WithImages(Engine):
+    """An engine that has certain images."""
+
+    images: tuple = ()
+
+    def image(self, reference):
+        """Whether it is there; one of ours carries our label."""
+        label = {LABEL: "x"} if reference.startswith("pvaffinity.dev") else {}
+        return Image("sha256:1", label) if reference in self.images else None
+
+
+def engine(*images, cgroup=2, memory=16 << 30):
+    return WithImages("docker", "docker", "28.0.0", cgroup, memory, local=False, rootless=False, images=images)
+
+
+@pytest.fixture
+def kinds(tmp_path, monkeypatch):
+    """Puts kinds of some version onto an otherwise empty PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PVAFFINITY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KIND_PATH", raising=False)
+
+    def put(says, directory="bin"):
+        file = tmp_path / directory / "kind"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\necho '{says}'\n")
+        file.chmod(0o755)
+        return file
+
+    return put
+
+
+def test_kind_comes_from_the_path(kinds):
+    """A kind on PATH is used, by its absolute path."""
+    path = kinds("kind v0.33.0 go1.26.8 linux/amd64")
+    assert find_kind() == kind_setup.Kind(path, "0.33.0")
+
+
+def test_a_named_kind_goes_before_the_path(kinds, monkeypatch):
+    """What was named, by option or KIND_PATH, is used even if PATH has another."""
+    kinds("kind v0.33.0")
+    other = kinds("kind v0.31.0", "other")
+    assert find_kind(other).version == "0.31.0"
+    monkeypatch.setenv("KIND_PATH", str(other))
+    assert find_kind().version == "0.31.0"
+
+
+@pytest.mark.parametrize(
+    "says,message",
+    [("kind v0.17.0 go1.19.2 linux/amd64", "is kind v0.17.0, older than 0.30"), ("hello", "is not kind")],
+    ids=["old", "not-kind"],
+)
+def test_a_wrong_kind_is_refused(kinds, says, message):
+    """A kind that is too old, or none at all, is refused with one line."""
+    kinds(says)
+    with pytest.raises(UserError, match=message) as caught:
+        find_kind()
+    assert "0.30" in caught.value.fix
+
+
+def test_without_kind_nothing_is_downloaded(kinds, tmp_path):
+    """A missing kind is an error; pytest-kind would fetch kind 0.17 in silence."""
+    with pytest.raises(UserError, match="not on PATH"):
+        find_kind()
+    with pytest.raises(UserError, match="No such file"):
+        find_kind(tmp_path / "nowhere")
+
+
+def test_official_images_are_pinned():
+    """Every release of versions.toml has an image by digest; its minor version is the release's."""
+    for release in load_versions().releases:
+        name, _, digest = official_image(release).partition("@")
+        assert name.startswith(f"kindest/node:v{release.minor}."), release
+        assert digest.startswith("sha256:")
+        assert len(digest) == 71
+
+
+def test_a_patch_release_is_taken_at_its_word():
+    """A version named in full gets exactly that image, with a digest only if it is the published one."""
+    find = load_versions().find
+    assert official_image(find("1.37.1")) == "kindest/node:v1.37.1"
+    assert official_image(find("1.37.0")) == official_image(find("1.37"))
+
+
+def test_an_image_that_is_there_goes_first():
+    """Named, then official and present, then ours and present, then official to be pulled."""
+    release = load_versions().find("1.37")
+    official, ours = official_image(release), load_recipe().tag(release.version)
+    assert choose_image(engine(official, ours), release) == NodeImage(official, ours=False, present=True)
+    assert choose_image(engine(ours), release) == NodeImage(ours, ours=True, present=True)
+    assert choose_image(engine(), release) == NodeImage(official, ours=False, present=False)
+    assert choose_image(engine(official), release, "mine:1") == NodeImage("mine:1", ours=False, present=False)
+    assert choose_image(engine("pvaffinity.dev/x"), release, "pvaffinity.dev/x").ours
+
+
+@pytest.mark.parametrize("path", sorted(clusterconfigs_dir().glob("*.yaml")), ids=lambda p: p.stem)
+def test_official_images_get_the_documents_unchanged(path):
+    """What kind reads is what the file says, nothing added, nothing left out."""
+    config = load_config(path.stem)
+    text = document_for(config.document, OFFICIAL, engine(cgroup=1), load_versions().newest)
+    assert yaml.safe_load(text) == yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize("path", sorted(clusterconfigs_dir().glob("*.yaml")), ids=lambda p: p.stem)
+def test_our_images_only_add_the_overlay(path):
+    """Nodes, labels and gates stay; only what cannot be pulled is left out, and every patch of the document is kept."""
+    before = yaml.safe_load(path.read_text())
+    after = yaml.safe_load(document_for(before, OURS, engine(), load_versions().newest))
+    patches, networking = after.pop("kubeadmConfigPatches"), after.pop("networking")
+    assert networking == {"disableDefaultCNI": True, "kubeProxyMode": "none"}
+    assert patches[: len(before.get("kubeadmConfigPatches", []))] == before.pop("kubeadmConfigPatches", [])
+    assert after == before
+
+
+def test_control_groups_v1_are_allowed_where_they_are_used():
+    """failCgroupV1 is set on a machine with control groups v1, for releases that know it, and nowhere else."""
+    newest = load_versions().newest
+    assert "failCgroupV1: false" in document_for({}, OURS, engine(cgroup=1), newest)
+    assert "failCgroupV1" not in document_for({}, OURS, engine(cgroup=2), newest)
+    old = dataclasses.replace(newest, key=(1, 30, 0))
+    assert "failCgroupV1" not in document_for({}, OURS, engine(cgroup=1), old)
+
+
+def test_a_machine_that_cannot_is_refused():
+    """Control groups v1 with an official image of 1.35 or later, and too little memory, are told beforehand."""
+    find = load_versions().find
+    with pytest.raises(UserError, match="control groups v1") as caught:
+        kind_setup.check_machine(engine(cgroup=1), OFFICIAL, find("1.35"), 1)
+    assert "pvaffinity node-image build 1.35" in caught.value.fix
+    kind_setup.check_machine(engine(cgroup=1), OFFICIAL, find("1.34"), 1)
+    kind_setup.check_machine(engine(cgroup=1), OURS, find("1.37"), 1)
+    with pytest.raises(UserError, match="1024 MB of memory are free"):
+        kind_setup.check_machine(engine(memory=1 << 30), OFFICIAL, find("1.37"), 6)
+
+
+def test_inotify_limits_are_tried(monkeypatch):
+    """More nodes than the limit allows are refused with the sysctl that helps."""
+    monkeypatch.setattr(kind_setup, "_free_inotify", lambda need: min(need, 60))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    kind_setup._check_inotify(2)
+    with pytest.raises(UserError, match="60 are free; 6 nodes need about 106") as caught:
+        kind_setup._check_inotify(6)
+    assert "sysctl -w fs.inotify.max_user_instances" in caught.value.fix

@@ -1,0 +1,155 @@
+"""Node images: the name follows from the contents, archives are what an engine reads, and failures are told."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from pvaffinity.errors import UserError
+from pvaffinity.local.reporter import Reporter
+from pvaffinity.nodeimage import build, rootfs
+from pvaffinity.nodeimage.archive import Entry, ScratchImage, write_archive
+from pvaffinity.nodeimage.recipe import airgap_dir, load_recipe
+
+
+def test_the_name_follows_from_the_files(tmp_path):
+    """Any change to any file of the recipe gives another tag; the same files give the same."""
+    copy = shutil.copytree(airgap_dir(), tmp_path / "airgap")
+    assert load_recipe(copy).tag("1.37.2") == load_recipe().tag("1.37.2")
+    for file in sorted(copy.iterdir()):
+        with file.open("a") as handle:
+            handle.write("\n")
+        load_recipe.cache_clear()
+        assert load_recipe(copy).tag("1.37.2") != load_recipe(airgap_dir()).tag("1.37.2"), file.name
+        shutil.copy(airgap_dir() / file.name, file)
+    load_recipe.cache_clear()
+
+
+def test_a_broken_recipe_is_told(tmp_path):
+    """A recipe that cannot be read is a line, not a stack trace."""
+    (tmp_path / "recipe.toml").write_text("debian = 'bookworm'\n")
+    with pytest.raises(UserError, match=r"recipe\.toml cannot be used"):
+        load_recipe(tmp_path)
+
+
+def test_archives_are_what_docker_save_writes(tmp_path):
+    """Layers and configurations are found under the hashes that name them; the same contents give the same bytes."""
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF")
+    images = [
+        ScratchImage(["a/b:1", "a/b:2"], [Entry("bin/x", program, 0o755), Entry("bin/y", link="x")], ["/bin/x"]),
+        ScratchImage(["c:1"], [Entry("etc/z", b"z")]),
+    ]
+    for name in ("one.tar", "two.tar"):
+        (scratch := tmp_path / f"{name}.d").mkdir()
+        write_archive(tmp_path / name, images, scratch)
+        assert not list(scratch.iterdir())
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        manifest = json.load(archive.extractfile("manifest.json"))
+        assert [image["RepoTags"] for image in manifest] == [["a/b:1", "a/b:2"], ["c:1"]]
+        for image in manifest:
+            text = archive.extractfile(image["Config"]).read()
+            assert image["Config"] == f"{hashlib.sha256(text).hexdigest()}.json"
+            layer = archive.extractfile(image["Layers"][0]).read()
+            assert json.loads(text)["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
+        with tarfile.open(fileobj=archive.extractfile(manifest[0]["Layers"][0])) as layer:
+            assert layer.getmember("bin/x").mode == 0o755
+            assert layer.getmember("bin/y").linkname == "x"
+
+
+def test_binaries_of_ones_own_are_checked(tmp_path):
+    """A directory that lacks some is refused with the command that builds them; kubeadm tells the version."""
+    (tmp_path / "kubelet").touch(0o755)
+    with pytest.raises(UserError, match="lacks kubeadm, kubectl") as caught:
+        build._named(tmp_path)
+    assert "cmd/kubeadm cmd/kubectl" in caught.value.fix
+    for name in ("kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        (tmp_path / name).touch(0o755)
+    script = tmp_path / "kubeadm"
+    script.write_text("""#!/bin/sh\necho '{"clientVersion": {"gitVersion": "v1.38.0-beta.0.12+abc"}}'\n""")
+    script.chmod(0o755)
+    assert build._named(tmp_path)[""] == "1.38.0-beta.0.12+abc"
+    assert load_recipe().tag("1.38.0-beta.0.12+abc").startswith("pvaffinity.dev/node:v1.38.0-beta.0.12_abc-")
+
+
+@pytest.fixture
+def debian(tmp_path, monkeypatch):
+    """A stand-in for mmdebstrap, and an empty cache."""
+    monkeypatch.setenv("PVAFFINITY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(rootfs, "_KEYRING", tmp_path)
+    (tmp_path / "bin").mkdir()
+
+    def put(script):
+        tool = tmp_path / "bin" / "mmdebstrap"
+        tool.write_text(f"#!/bin/sh\nfor last; do case $last in *.part) part=$last;; esac; done\n{script}\n")
+        tool.chmod(0o755)
+
+    return put
+
+
+def test_the_root_file_system_is_made_once(debian, tmp_path):
+    """What mmdebstrap wrote is kept whole; the second time it is not called."""
+    debian(f'echo x >>{tmp_path}/calls; echo content >"$part"')
+    first = rootfs.ensure_rootfs(load_recipe(), Reporter())
+    assert first.read_text() == "content\n"
+    assert rootfs.ensure_rootfs(load_recipe(), Reporter()) == first
+    assert (tmp_path / "calls").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    "script,what,fix",
+    [
+        ("echo half >$part; echo 'E: Failed to fetch http://x' >&2; exit 1", "Failed to fetch", "mirror"),
+        ("echo half >$part; echo 'tar: No space left on device' >&2; exit 2", "no space left", "free some"),
+        ("echo 'E: newuidmap is missing'; exit 1", "newuidmap", "uidmap"),
+    ],
+    ids=["network", "disk", "uidmap"],
+)  # fmt: skip
+def test_what_mmdebstrap_cannot_do_is_told(debian, script, what, fix):
+    """Its first error is shown, with what helps, and half an archive is never kept."""
+    debian(script)
+    with pytest.raises(UserError, match=what) as caught:
+        rootfs.ensure_rootfs(load_recipe(), Reporter())
+    assert fix in caught.value.fix
+    directory = Path(os.environ["PVAFFINITY_CACHE"]) / "rootfs"
+    assert not [*directory.glob("*.part"), *directory.glob("*.tar")]
+
+
+def test_missing_tools_are_named(debian, monkeypatch, tmp_path):
+    """Without mmdebstrap, or Debian's keyring, the packages to install are named."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="mmdebstrap is not installed") as caught:
+        rootfs.ensure_rootfs(load_recipe(), Reporter())
+    assert "apt-get install mmdebstrap" in caught.value.fix
+
+
+def test_an_interrupted_mmdebstrap_is_ended(debian, tmp_path):
+    """Ctrl-C ends what mmdebstrap started, too."""
+    debian(f"echo $$ >{tmp_path}/pid; exec sleep 300")
+    code = """
+from pvaffinity.nodeimage import rootfs, recipe
+from pvaffinity.local.reporter import Reporter
+import pathlib, sys
+rootfs._KEYRING = pathlib.Path(sys.argv[1])
+rootfs.ensure_rootfs(recipe.load_recipe(), Reporter())
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.wait(20)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
