@@ -35,7 +35,7 @@ STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('servi
 class Supervised:
     """One supervisor over fake daemons, owned by a process that can be killed."""
 
-    def __init__(self, directory: Path, scripts: dict[str, str], **spec: Any) -> None:
+    def __init__(self, directory: Path, scripts: dict[str, str], prefix: tuple[str, ...] = (), **spec: Any) -> None:
         self.directory = directory
         self.owner = subprocess.Popen(["sleep", "600"])
         (directory / "logs").mkdir(parents=True)
@@ -54,7 +54,7 @@ class Supervised:
         (directory / "spec.json").write_text(json.dumps(wanted))
         with (directory / "logs" / "supervisor.log").open("w") as log:
             self.launcher = subprocess.Popen(
-                [sys.executable, "-m", "pvaffinity.local.supervisor", str(directory)],
+                [*prefix, sys.executable, "-m", "pvaffinity.local.supervisor", str(directory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -184,6 +184,25 @@ def test_needs_hold_a_daemon_back_until_they_are_met(supervised):
     held.launcher.stdin.write(b"certificates\n")
     held.launcher.stdin.flush()
     assert held.until("ready")
+
+
+MASKED = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs t /proc/tty; exec "$@"', "sh")
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare of util-linux")
+def test_where_proc_is_masked_a_cluster_runs_without_a_process_namespace(supervised):
+    """As in a container: /proc cannot be mounted anew; conditions told before that shows are not lost; all ends."""
+    cluster = supervised({"a": FOREVER})
+    daemons = json.loads((cluster.directory / "spec.json").read_text())["daemons"]
+    held = supervised({"a": FOREVER}, MASKED, daemons=[daemons[0] | {"needs": ["certificates"]}])
+    held.launcher.stdin.write(b"certificates\n")
+    held.launcher.stdin.flush()
+    held.until("ready")
+    seen = control.ask(held.directory, "status")["daemons"]["a"]["pid"]
+    assert seen in processes_of(held.directory)  # a number of the host's: no process namespace
+    held.owner.kill()
+    held.owner.wait()
+    assert held.gone()
 
 
 def test_a_disowned_cluster_outlives_its_owner(supervised):

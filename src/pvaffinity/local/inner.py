@@ -24,6 +24,7 @@ from pvaffinity.local.daemon import Daemon, DaemonSpec, Readiness, StartError, s
 from pvaffinity.local.usable import Usable
 
 _TICK = 0.02
+_START_SECONDS = 180.0  # more than any single daemon has
 _USABLE_SECONDS = 60.0
 
 
@@ -174,6 +175,11 @@ class _Inner:
             elif daemon.process is not None and daemon.check():
                 self.done.add(name)
         if not self.done.issuperset(self.daemons):
+            if time.monotonic() - self.started > _START_SECONDS:
+                waiting = [name for name, daemon in self.daemons.items() if daemon.process is None]
+                needed = sorted({need for name in waiting for need in self.daemons[name].spec.needs} - self.done)
+                what = f"the start stands still: {', '.join(waiting)} waits for {', '.join(needed)}"
+                raise StartError(what, "supervisor", tail(self.logs / "supervisor.log"))
             return
         self.serving_since = self.serving_since or time.monotonic()
         missing = self.usable.missing() if self.usable else ""

@@ -101,6 +101,8 @@ class _Supervisor:
             return False
         self.inner, self.channel = first["pid"], mine
         mine.send(b'{"do": "go"}')
+        for what in self._conditions:  # said before this inner part was there
+            mine.send(json.dumps({"do": "done", "what": what}).encode())
         self.selector.register(mine, selectors.EVENT_READ, self._from_inner)
         return True
 
