@@ -194,7 +194,7 @@ def test_where_proc_is_masked_a_cluster_runs_without_a_process_namespace(supervi
     """As in a container: /proc cannot be mounted anew; conditions told before that shows are not lost; all ends."""
     cluster = supervised({"a": FOREVER})
     daemons = json.loads((cluster.directory / "spec.json").read_text())["daemons"]
-    held = supervised({"a": FOREVER}, MASKED, daemons=[daemons[0] | {"needs": ["certificates"]}])
+    held = supervised({"a": FOREVER}, prefix=MASKED, daemons=[daemons[0] | {"needs": ["certificates"]}])
     held.launcher.stdin.write(b"certificates\n")
     held.launcher.stdin.flush()
     held.until("ready")
