@@ -44,6 +44,8 @@ class Supervised:
             DaemonSpec(name, (sys.executable, "-c", script), (), "", env, Readiness("line", "serving"), 20.0)
             for name, script in scripts.items()
         ]
+        for daemon in spec.get("daemons", ()):
+            daemon["env"] = env
         wanted = {
             "owner": dataclasses.asdict(Owner.of(self.owner.pid)),
             "api": {"host": "127.0.0.1", "port": 6443},
