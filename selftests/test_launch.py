@@ -10,8 +10,6 @@ import pytest
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import UserError
 from pvaffinity.local.launch import Launch
-from pvaffinity.providers.base import ClusterSpec
-from pvaffinity.versions import load_versions
 
 HELP = """#!/bin/sh
 echo '      --feature-gates  kube:MutablePVNodeAffinity=true|false (ALPHA - default=false)'
@@ -27,9 +25,8 @@ def explain(tmp_path):
     document.write_text(
         "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGates: {MutablePVNodeAffinty: true}\n"
     )
-    spec = ClusterSpec("local", load_versions().find("1.35"), load_config(str(document)))
     binaries = {"kube-apiserver": tmp_path / "kube-apiserver", "kubelet": Path("/x/kubelet")}
-    launch = Launch(tmp_path, spec, lambda name: binaries[name])
+    launch = Launch(tmp_path, load_config(str(document)), lambda name: binaries[name])
 
     def told(**said: Any) -> UserError:
         return launch._explain(said)

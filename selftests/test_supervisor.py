@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -224,6 +225,11 @@ def test_unknown_orders_and_broken_lines_are_answered(supervised):
     cluster = supervised({"a": FOREVER})
     cluster.until("ready")
     assert "error" in control.ask(cluster.directory, "no-such-order")
+    with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as answers:
+        client.connect(str(cluster.directory / "control.sock"))
+        for line in (b"\xff\n", b'"do"\n', b"[]\n", b'{"do": 1}\n'):
+            client.sendall(line)
+            assert b"error" in answers.readline()
     assert control.ask(cluster.directory, "kubelet-stop", node="ghost")["error"] == "no node 'ghost'"
     assert control.ask(cluster.directory, "status")["daemons"]["a"]["running"]
 

@@ -10,17 +10,13 @@ __all__ = ["Leftover", "clusters_dir", "end_processes", "find", "processes_of", 
 
 import contextlib
 import json
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from pvaffinity.local import control
 from pvaffinity.local.owner import Owner, remove_tree
-from pvaffinity.local.plan import MARKER
+from pvaffinity.local.processes import end_processes, marked, processes_of
 from pvaffinity.paths import run_dir
 
 _YOUNG = 60.0  # seconds in which a directory without owner.json may still be on its way
@@ -63,10 +59,10 @@ def clusters_dir() -> Path:
 
 def find(*, everything: bool = False) -> list[Leftover]:
     """Clusters nobody owns any more; with ``everything`` also those with a living owner."""
-    marked = dict(_marked())
+    found_by_mark = dict(marked())
     directories = {path for path in clusters_dir().glob("*") if path.is_dir()}
-    directories |= {path for path in marked.values() if clusters_dir() in path.parents}
-    found = [_look(path, marked) for path in sorted(directories)]
+    directories |= {path for path in found_by_mark.values() if clusters_dir() in path.parents}
+    found = [_look(path, found_by_mark) for path in sorted(directories)]
     return [each for each in found if everything or not (each.owned or _young(each))]
 
 
@@ -87,25 +83,7 @@ def remove(leftover: Leftover) -> None:
     remove_tree(leftover.directory)
 
 
-def processes_of(directory: Path) -> tuple[int, ...]:
-    """Pids of this user that carry the mark of a cluster directory."""
-    return tuple(sorted(pid for pid, path in _marked() if path == directory))
-
-
-def end_processes(directory: Path, seconds: float = 5.0) -> None:
-    """Kill every process of a cluster directory and wait until all are gone, for at most ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while (pids := processes_of(directory)) and time.monotonic() < deadline:
-        gone = []
-        for pid in pids:
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                process = psutil.Process(pid)
-                process.send_signal(signal.SIGKILL)
-                gone.append(process)
-        psutil.wait_procs(gone, timeout=1)
-
-
-def _look(path: Path, marked: dict[int, Path]) -> Leftover:
+def _look(path: Path, by_mark: dict[int, Path]) -> Leftover:
     owner: Owner | None = None
     kept = False
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -115,7 +93,7 @@ def _look(path: Path, marked: dict[int, Path]) -> Leftover:
     provider = "kind" if (path / "kind.json").exists() else "local"  # also where it never was made to the end
     with contextlib.suppress(OSError, ValueError, KeyError):
         provider = json.loads((path / "cluster.json").read_text())["provider"]
-    processes = tuple(sorted(pid for pid, where in marked.items() if where == path))
+    processes = tuple(sorted(pid for pid, where in by_mark.items() if where == path))
     return Leftover(path, provider, owner, processes, kept and (provider != "local" or bool(processes)))
 
 
@@ -126,12 +104,3 @@ def _young(leftover: Leftover) -> bool:
     with contextlib.suppress(OSError):
         return time.time() - leftover.directory.stat().st_mtime < _YOUNG
     return False
-
-
-def _marked() -> Iterator[tuple[int, Path]]:
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            if mark := process.environ().get(MARKER):
-                yield process.pid, Path(mark)

@@ -14,18 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pvaffinity.clusterconfig import ClusterConfig
 from pvaffinity.errors import UserError
 from pvaffinity.local import control
 from pvaffinity.local.owner import remove_tree
 from pvaffinity.local.plan import environment
-from pvaffinity.providers.base import ClusterSpec, Progress
 
 
 class Launch:
     """Starts the supervisor of one cluster directory and listens to it until the cluster is usable."""
 
-    def __init__(self, directory: Path, spec: ClusterSpec, binary: Callable[[str], Path]) -> None:
-        self.directory, self.spec, self.binary = directory, spec, binary
+    def __init__(self, directory: Path, config: ClusterConfig, binary: Callable[[str], Path]) -> None:
+        self.directory, self.config, self.binary = directory, config, binary
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class Launch:
             self._process.stdin.write(condition.encode() + b"\n")
             self._process.stdin.flush()
 
-    def wait(self, progress: Progress) -> float:
+    def wait(self, progress: Callable[[str], None]) -> float:
         """Wait until the cluster is usable; returns the seconds it took.
 
         Raises:
@@ -118,7 +118,7 @@ class Launch:
             program = self._program("kubelet" if part.startswith("kubelet-") else part)
             fix = f"the binary is damaged or for another machine: replace {program}, or: pvaffinity binaries fetch"
             return UserError(what, fix, detail=log)
-        path = self.spec.config.path
+        path = self.config.path
         flags = re.search(r"unknown flag: (\S+)", what)
         if flags:
             return UserError(what, f"remove {flags[1].lstrip('-')} from extraArgs in {path}", detail=log)
@@ -130,7 +130,7 @@ class Launch:
         return daemon
 
     def _unknown_gate(self, what: str, gate: str, daemon: str) -> UserError:
-        config = self.spec.config
+        config = self.config
         where = f"featureGates.{gate}"
         if gate not in config.feature_gates:
             where = (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["Owner", "remove_tree", "start_time"]
+__all__ = ["Owner", "remove_tree", "start_time", "wait_for"]
 
 import contextlib
 import os
+import select
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,3 +62,23 @@ def remove_tree(path: Path) -> None:
                 with contextlib.suppress(OSError):
                     each.chmod(0o700)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def wait_for(pid: int, seconds: float) -> bool:
+    """Wait for a child to end; False where it has not within ``seconds``."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:  # a kernel before 5.3
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return True
+            time.sleep(0.01)
+        return False
+    try:
+        if not select.select([descriptor], [], [], seconds)[0]:
+            return False
+        os.waitpid(pid, 0)
+        return True
+    finally:
+        os.close(descriptor)

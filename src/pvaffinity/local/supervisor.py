@@ -17,7 +17,6 @@ __all__ = ["main"]
 import contextlib
 import json
 import os
-import select
 import selectors
 import signal
 import socket
@@ -28,7 +27,8 @@ from typing import Any
 
 from pvaffinity.local import inner, namespaces
 from pvaffinity.local.daemon import tail
-from pvaffinity.local.owner import Owner, remove_tree
+from pvaffinity.local.orders import Orders, answer
+from pvaffinity.local.owner import Owner, remove_tree, wait_for
 
 _STOP_SECONDS = 5.0
 
@@ -40,7 +40,6 @@ class _Supervisor:
         self.owner = Owner(**self.spec["owner"])
         self.selector = selectors.DefaultSelector()
         self.waiting: dict[int, socket.socket] = {}  # orders passed on, by id, and who asked
-        self.buffers: dict[socket.socket, bytes] = {}
         self.state = "starting"
         self.inner = 0
         self.ids = 0
@@ -68,7 +67,7 @@ class _Supervisor:
             signal.signal(number, lambda *_: self._stop())
         register = self.selector.register
         register(reader, selectors.EVENT_READ, lambda: self._drain(reader))
-        register(control, selectors.EVENT_READ, lambda: self._accept(control))
+        self.orders = Orders(self.selector, control, self._order)
         register(sys.stdin.fileno(), selectors.EVENT_READ, self._creator)
         self.watched = self.owner.descriptor()
         if self.watched is not None:
@@ -144,7 +143,7 @@ class _Supervisor:
             asker = self.waiting.pop(said.pop("id"), None)
             if asker is not None:
                 said.pop("event")
-                self._answer(asker, said | {"supervisor": os.getpid()})
+                answer(asker, said | {"supervisor": os.getpid()})
         else:
             if said["event"] in ("ready", "failed"):
                 self.state = said["event"]
@@ -168,10 +167,9 @@ class _Supervisor:
         self._forget_inner()
         print(f"{time.strftime('%H:%M:%S')} the inner part ended unexpectedly", file=sys.stderr, flush=True)
         for asker in self.waiting.values():
-            self._answer(asker, {"state": "dead", "error": "the cluster has ended unexpectedly"})
+            answer(asker, {"state": "dead", "error": "the cluster has ended unexpectedly"})
         self.waiting.clear()
-        for client in list(self.buffers):
-            self._hang_up(client)
+        self.orders.hang_up_all()
         if self.state == "starting":
             log = tail(self.directory / "logs" / "supervisor.log")
             self._say(event="failed", what="the cluster ended unexpectedly while it started", log=log)
@@ -194,50 +192,19 @@ class _Supervisor:
 
     _conditions: set[str] = set()  # noqa: RUF012 - one supervisor per process
 
-    def _accept(self, control: socket.socket) -> None:
-        client, _ = control.accept()
-        client.settimeout(5)
-        self.buffers[client] = b""
-        self.selector.register(client, selectors.EVENT_READ, lambda: self._order(client))
-
-    def _order(self, client: socket.socket) -> None:
-        try:
-            data = client.recv(4096)
-        except OSError:
-            data = b""
-        self.buffers[client] += data
-        if not data:
-            self._hang_up(client)
-            return
-        *lines, self.buffers[client] = self.buffers[client].split(b"\n")
-        for line in lines:
-            try:
-                order = json.loads(line)
-                kind = order["do"]
-            except (ValueError, KeyError, TypeError):
-                self._answer(client, {"error": "an order is one JSON object with the key do"})
-                continue
-            if kind == "stop":
-                self._stop(client)
-            elif kind == "disown":
-                self._disown()
-                self._answer(client, {"ok": True})
-            elif self.channel is None:
-                self._answer(client, {"state": self.state, "supervisor": os.getpid(), "error": "the cluster has ended"})
-            else:
-                self.ids += 1
-                self.waiting[self.ids] = client
-                self.channel.send(json.dumps(order | {"id": self.ids}).encode())
-
-    def _hang_up(self, client: socket.socket) -> None:
-        self.selector.unregister(client)
-        self.buffers.pop(client, None)
-        self.waiting = {number: asker for number, asker in self.waiting.items() if asker is not client}
-        client.close()
-
-    def _answer(self, client: socket.socket, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):
-            client.sendall(json.dumps(message).encode() + b"\n")
+    def _order(self, client: socket.socket, order: dict[str, Any]) -> None:
+        kind = order["do"]
+        if kind == "stop":
+            self._stop(client)
+        elif kind == "disown":
+            self._disown()
+            answer(client, {"ok": True})
+        elif self.channel is None:
+            answer(client, {"state": self.state, "supervisor": os.getpid(), "error": "the cluster has ended"})
+        else:
+            self.ids += 1
+            self.waiting[self.ids] = client
+            self.channel.send(json.dumps(order | {"id": self.ids}).encode())
 
     def _disown(self) -> None:
         """From now on only an order ends the cluster."""
@@ -256,12 +223,12 @@ class _Supervisor:
         if self.channel is not None:
             with contextlib.suppress(OSError):
                 self.channel.send(b'{"do": "stop"}')
-        if self.inner and not _ended(self.inner, _STOP_SECONDS):
+        if self.inner and not wait_for(self.inner, _STOP_SECONDS):
             os.kill(self.inner, signal.SIGKILL)
             os.waitpid(self.inner, 0)
         remove_tree(self.directory)
         for asker in self.stopping or ():
-            self._answer(asker, {"ok": True})
+            answer(asker, {"ok": True})
         return 0 if self.state != "failed" else 1
 
     def _fail(self, what: str, **more: str) -> int:
@@ -290,26 +257,6 @@ class _Supervisor:
         with contextlib.suppress(BlockingIOError):
             while reader.recv(4096):
                 pass
-
-
-def _ended(pid: int, seconds: float) -> bool:
-    """Wait for a child to end; False where it has not within ``seconds``."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:  # a kernel before 5.3
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                return True
-            time.sleep(0.01)
-        return False
-    try:
-        if not select.select([descriptor], [], [], seconds)[0]:
-            return False
-        os.waitpid(pid, 0)
-        return True
-    finally:
-        os.close(descriptor)
 
 
 def main() -> None:

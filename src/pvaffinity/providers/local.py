@@ -22,6 +22,7 @@ from pvaffinity.local.node import plan_nodes
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.local.plan import files_of, plan, write_files
 from pvaffinity.local.preflight import check_machine
+from pvaffinity.local.processes import end_processes
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power, Progress, quiet
 
 _POWERS = frozenset({Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.NODE_LABELS, Power.KUBECTL})
@@ -72,7 +73,7 @@ class LocalProvider:
                 f"{directory} cannot be used: {error.strerror}",
                 "make room there, or set PVAFFINITY_RUN to another place",
             ) from error
-        launch = Launch(directory, spec, binaries.path)
+        launch = Launch(directory, spec.config, binaries.path)
         try:
             launch.start()
             port = launch.port()
@@ -107,8 +108,6 @@ class LocalProvider:
         try:
             control.ask(cluster.directory, "stop")
         except control.NoSupervisorError:
-            from pvaffinity.leftovers import end_processes
-
             end_processes(cluster.directory)
         remove_tree(cluster.directory)
 
