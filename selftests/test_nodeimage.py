@@ -15,7 +15,7 @@ import pytest
 
 from pvaffinity.errors import UserError
 from pvaffinity.local.reporter import Reporter
-from pvaffinity.nodeimage import build, rootfs
+from pvaffinity.nodeimage import programs, rootfs
 from pvaffinity.nodeimage.archive import Entry, ScratchImage, write_archive
 from pvaffinity.nodeimage.recipe import airgap_dir, load_recipe
 
@@ -71,14 +71,14 @@ def test_binaries_of_ones_own_are_checked(tmp_path):
     """A directory that lacks some is refused with the command that builds them; kubeadm tells the version."""
     (tmp_path / "kubelet").touch(0o755)
     with pytest.raises(UserError, match="lacks kubeadm, kubectl") as caught:
-        build._named(tmp_path)
+        programs.named_programs(tmp_path)
     assert "cmd/kubeadm cmd/kubectl" in caught.value.fix
     for name in ("kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         (tmp_path / name).touch(0o755)
     script = tmp_path / "kubeadm"
     script.write_text("""#!/bin/sh\necho '{"clientVersion": {"gitVersion": "v1.38.0-beta.0.12+abc"}}'\n""")
     script.chmod(0o755)
-    assert build._named(tmp_path)[""] == "1.38.0-beta.0.12+abc"
+    assert programs.named_programs(tmp_path)[""] == "1.38.0-beta.0.12+abc"
     assert load_recipe().tag("1.38.0-beta.0.12+abc").startswith("pvaffinity.dev/node:v1.38.0-beta.0.12_abc-")
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 __all__ = ["BuiltImage", "build", "list_images"]
 
 import contextlib
-import json
 import os
 import re
 import secrets
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,6 +24,7 @@ from pvaffinity.local.bincache import Item, disk_full, writing
 from pvaffinity.local.owner import Owner
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.nodeimage.archive import Entry, ScratchImage, add, write_archive
+from pvaffinity.nodeimage.programs import CONTROL_PLANE, named_programs, needed_images
 from pvaffinity.nodeimage.recipe import LABEL, REPOSITORY, Recipe, load_recipe
 from pvaffinity.nodeimage.rootfs import ensure_rootfs
 from pvaffinity.paths import cache_dir
@@ -38,7 +37,6 @@ it. Not a label: the image would hand it down to every node."""
 
 _NEED_ENGINE = 3_000_000_000  # bytes: base, container and image, measured 2.2 GB
 _NEED_CACHE = 1_500_000_000  # bytes: two archives
-_CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _SETTINGS = (
     'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]',
     "ENV container=docker",
@@ -81,7 +79,7 @@ def build(
         UserError: a tool is missing, a disk is full, a binary cannot be had.
     """
     recipe, reporter = load_recipe(), Reporter(progress, every)
-    named = _named(binaries) if binaries else {}
+    named = named_programs(binaries) if binaries else {}
     version = named[""] if named else release.version
     name = recipe.tag(version)
     locks = cache_dir() / "rootfs"
@@ -121,7 +119,7 @@ def _build(
         [*recipe.runtime, recipe.kind_item], progress=progress, every=reporter.every, sources=("build",)
     )  # of these no single programs are published
     paths = {item.name: path for item, path in got.items()} | dict(named)
-    needed = _needed_images(paths["kubeadm"], version)
+    needed = needed_images(paths["kubeadm"], version)
     etcd = Item("etcd", needed["etcd"].rpartition(":")[2].partition("-")[0], "etcd")
     paths["etcd"] = fetch([etcd], progress=progress, every=reporter.every)[etcd]
     rootfs = ensure_rootfs(recipe, reporter)
@@ -165,29 +163,10 @@ rm -rf /tmp/containerd.log /run/containerd /var/lib/containerd-overlayfs
 """Without unpacking: a snapshot would be copied into every node's /var, and only control planes need most."""
 
 
-def _needed_images(kubeadm: Path, version: str) -> dict[str, str]:
-    """What kubeadm will ask for, by component; DNS and kube-proxy are left out of these clusters."""
-    done = subprocess.run(
-        [kubeadm, "config", "images", "list", f"--kubernetes-version=v{version}"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={"PATH": os.defpath, "HOME": "/nonexistent"},
-    )
-    names = {name.rpartition(":")[0].rpartition("/")[2]: name for name in done.stdout.split()}
-    if not {"etcd", "pause", *_CONTROL_PLANE} <= names.keys():
-        raise UserError(
-            f"{kubeadm} does not tell which images it needs: {(done.stderr or 'no message').strip().splitlines()[-1]}",
-            "name binaries of one Kubernetes version, built for this machine",
-        )
-    return names
-
-
 def _images(recipe: Recipe, needed: Mapping[str, str], paths: Mapping[str, Path], busybox: bytes) -> list[ScratchImage]:
     programs = [
         ScratchImage([needed[name]], [Entry(f"usr/local/bin/{name}", paths[name], 0o755)])
-        for name in (*_CONTROL_PLANE, "etcd")
+        for name in (*CONTROL_PLANE, "etcd")
     ]
     names = ("sh", "cat", "date", "echo", "ls", "mkdir", "mv", "rm", "sleep", "sync", "tail", "test", "touch", "true")
     shell = [Entry("bin/busybox", busybox, 0o755), *(Entry(f"bin/{name}", link="busybox") for name in names)]
@@ -221,28 +200,6 @@ def _write_files(recipe: Recipe, version: str, paths: Mapping[str, Path], target
     with writing(target), tarfile.open(target, "w") as archive:
         for entry in entries:
             add(archive, entry)
-
-
-def _named(directory: Path) -> dict[str, str]:
-    """Binaries in a directory by name, and under "" their version."""
-    names = ("kubelet", "kubeadm", "kubectl", *_CONTROL_PLANE)
-    missing = [name for name in names if not os.access(directory / name, os.X_OK)]
-    if missing:
-        raise UserError(
-            f"{directory} lacks {', '.join(missing)}",
-            f"in a Kubernetes source tree: make WHAT='{' '.join(f'cmd/{name}' for name in missing)}'"
-            " CGO_ENABLED=0, then name _output/bin",
-        )
-    told = subprocess.run(
-        [directory / "kubeadm", "version", "-o", "json"], capture_output=True, text=True, timeout=60, check=False
-    )
-    try:
-        version = json.loads(told.stdout)["clientVersion"]["gitVersion"].removeprefix("v")
-    except (ValueError, KeyError):
-        raise UserError(
-            f"{directory / 'kubeadm'} does not tell its version", "build it with make, which stamps the version in"
-        ) from None
-    return {"": version, **{name: str((directory / name).absolute()) for name in names}}
 
 
 @contextlib.contextmanager

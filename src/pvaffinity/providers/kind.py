@@ -22,23 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api
-from pvaffinity.budgets import Budget
-from pvaffinity.conditions import Condition, Look
 from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
-from pvaffinity.objects import Obj, Ref
 from pvaffinity.paths import run_dir
-from pvaffinity.providers import kind_run, kind_setup
+from pvaffinity.providers import kind_nodes, kind_run, kind_setup
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power, Progress, quiet
 from pvaffinity.providers.kind_setup import Kind, NodeImage
-from pvaffinity.waiting import WaitError, until
+from pvaffinity.waiting import WaitError
 
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"
 """Label that kind puts on its containers; the value is the cluster's name (kind pkg/cluster/internal/providers)."""
 
 _POWERS = {Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.CONTAINER_IO, Power.NODE_LABELS}
-_READY = Budget("node-ready", 120, "patience", "a node becomes Ready", "image unpacking and CNI on a busy machine")
 _SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
 _REASONS = (r"Error response from daemon: (.+)", r"^Error: (.+)", r"^error: (.+)", r"^ERROR: (.+)")
 _TAIL = 25  # lines of kind's output in an error
@@ -95,7 +91,7 @@ class KindProvider:
             self._make(engine, kind, image, name, directory, progress)
             admin = directory / "admin.kubeconfig"
             version = self._await_nodes(engine, kind, name, directory, nodes, progress)
-            kubectl = self.kubectl or _kubectl(engine, nodes[0], directory)
+            kubectl = self.kubectl or kind_nodes.kubectl(engine, nodes[0], directory)
             seconds = time.monotonic() - started
             progress(f"kind: {len(nodes)} nodes are Ready, {seconds:.1f} s")
             cluster = Cluster(
@@ -182,18 +178,13 @@ class KindProvider:
         self, engine: Engine, kind: Kind, name: str, directory: Path, nodes: list[str], progress: Progress
     ) -> str:
         progress("kind: waiting for nodes")
-        api = Api.from_kubeconfig(directory / "admin.kubeconfig")
         try:
-            for node in nodes:
-                until(api, Ref("Node", node), _IS_READY, _READY)
-            until(api, Ref("ServiceAccount", "default", "default"), _EXISTS, _READY)
-            version: str = json.loads(api.text("/version"))["gitVersion"]
+            return kind_nodes.await_ready(Api.from_kubeconfig(directory / "admin.kubeconfig"), nodes)
         except (WaitError, ApiError, *TRANSPORT_ERRORS) as error:
             text = f"{(directory / 'kind.log').read_text(errors='replace')}\n{error}"
             raise self._failed(
                 engine, kind, name, directory, "the cluster's nodes did not become Ready", text
             ) from None
-        return version.removeprefix("v")
 
     def _failed(self, engine: Engine, kind: Kind, name: str, directory: Path, what: str, text: str) -> UserError:
         """The error for a failed creation; saves the nodes' logs, since the cluster will be deleted."""
@@ -247,18 +238,6 @@ class KindProvider:
             ) from error
 
 
-def _is_ready(obj: Obj | None) -> Look:
-    conditions = ((obj or {}).get("status") or {}).get("conditions") or []
-    ready: Obj = next((c for c in conditions if c["type"] == "Ready"), {})
-    if ready.get("status") == "True":
-        return Look("met", "Ready")
-    return Look("not yet", f"not Ready: {ready.get('reason', 'no condition')} {ready.get('message', '')}".rstrip())
-
-
-_IS_READY = Condition("Ready", _is_ready)
-_EXISTS = Condition("there", lambda obj: Look("met" if obj else "not yet", "there" if obj else "not there"))
-
-
 def _pull(engine: Engine, image: NodeImage, spec: ClusterSpec, progress: Progress) -> None:
     progress(f"pulling {image.reference}")
     try:
@@ -269,18 +248,6 @@ def _pull(engine: Engine, image: NodeImage, spec: ClusterSpec, progress: Progres
             f"pvaffinity node-image build {spec.release.minor} makes one without pulling; --kind-image names another;"
             " --provider local needs none",
         ) from error
-
-
-def _kubectl(engine: Engine, node: str, directory: Path) -> Path | None:
-    """The node's own kubectl, which is of the cluster's version; None where it would not run here."""
-    target = directory / "kubectl"
-    if not engine.local:
-        return None
-    with contextlib.suppress(EngineError, OSError):
-        engine.run("cp", f"{node}:/usr/bin/kubectl", str(target))
-        if os.access(target, os.X_OK):
-            return target
-    return None
 
 
 def _wrap(kind: Kind, directory: Path) -> None:
