@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["CHECKS", "Check", "Finding", "examine", "runnable"]
 
 import os
-import re
 import resource
 import shutil
 import subprocess
@@ -149,32 +148,46 @@ def _cached() -> tuple[bool, str, str]:
 
 
 def _engine() -> tuple[bool, str, str]:
-    answers = []
-    for engine in ("docker", "podman"):
-        if not shutil.which(engine):
-            continue
-        command = [engine, "info", "--format", "{{.ServerVersion}}" if engine == "docker" else "{{.Version.Version}}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            answers.append(f"{engine} does not answer within {_PROBE_SECONDS:g} s")
-            continue
-        if done.returncode == 0 and done.stdout.strip():
-            return True, f"{engine} {done.stdout.strip()}", ""
-        answers.append(f"{engine}: {(done.stderr.strip() or 'no answer').splitlines()[-1][:120]}")
-    fix = "start it, or give yourself the right to use it (docker group)" if answers else "install Docker or Podman"
-    return False, "; ".join(answers) or "neither docker nor podman is installed", fix
+    from pvaffinity.engine import require
+
+    try:
+        engine = require()
+    except UserError as error:
+        return False, error.what, error.fix
+    return True, f"{engine.name} {engine.version}, control groups v{engine.cgroup}", ""
 
 
 def _kind() -> tuple[bool, str, str]:
-    fix = "go install sigs.k8s.io/kind@latest, or see https://kind.sigs.k8s.io"
-    if not (kind := shutil.which("kind")):
-        return False, "not installed", fix
-    done = subprocess.run([kind, "version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
-    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", done.stdout)
-    if not found:
-        return False, "kind does not say its version", fix
-    return (int(found[1]), int(found[2])) >= (0, 24), f"kind {found[0]}", fix
+    from pvaffinity.providers.kind_setup import find_kind
+
+    try:
+        kind = find_kind()
+    except UserError as error:
+        return False, error.what, error.fix
+    return True, f"kind {kind.version} at {kind.binary}", ""
+
+
+def _node_image() -> tuple[bool, str, str]:
+    from pvaffinity.engine import require
+    from pvaffinity.providers.kind_setup import can_be_pulled, choose_image
+    from pvaffinity.versions import load_versions
+
+    newest = load_versions().newest
+    try:
+        engine = require()
+    except UserError:
+        return False, "there is no engine that could have one", "see above"
+    image = choose_image(engine, newest)
+    name = image.reference.partition("@")[0]
+    if image.present:
+        return True, name, ""
+    if why := can_be_pulled(engine, image):
+        return (
+            False,
+            f"{name} cannot be pulled: {why.rpartition(': ')[2]}",
+            f"pvaffinity node-image build {newest.minor}",
+        )
+    return True, f"{name} can be pulled", ""
 
 
 def _inotify() -> tuple[bool, str, str]:
@@ -209,6 +222,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Go", _go),
     Check("container engine", _engine, ("kind",)),
     Check("kind", _kind, ("kind",)),
+    Check("node image", _node_image, ("kind",)),
     Check("memory", _memory, ("local", "kind")),
     Check("disk for clusters", _disk(run_dir, preflight.DISK, "PVAFFINITY_RUN"), ("local",)),
     Check("disk for binaries", _disk(cache_dir, 1 << 30, "PVAFFINITY_CACHE")),
