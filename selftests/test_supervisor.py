@@ -146,6 +146,8 @@ def test_killing_a_part_of_the_supervisor_ends_everything_inside(supervised, whi
     cluster = supervised({"a": STUBBORN, "b": FOREVER})
     cluster.until("ready")
     outer, inner = cluster.supervisors()[:2]
+    if which == "outer":
+        inner.suspend()  # so that only the kernel can end it
     (outer if which == "outer" else inner).kill()
     if which == "inner":
         deadline = time.monotonic() + 10
