@@ -5,7 +5,7 @@ Impersonation would prove less: it is decided by another rule, and the administr
 
 from __future__ import annotations
 
-__all__ = ["WhoAmI", "can_i", "credentials_kubeconfig", "service_account", "who_am_i", "x509"]
+__all__ = ["WhoAmI", "await_rule", "can_i", "credentials_kubeconfig", "service_account", "who_am_i", "x509"]
 
 import base64
 import json
@@ -14,10 +14,12 @@ import re
 import secrets
 import shutil
 import tempfile
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509 as certs
 from cryptography.hazmat.primitives import hashes, serialization
@@ -26,10 +28,11 @@ from cryptography.x509.oid import NameOID
 from kubernetes import client
 
 from pvaffinity.api import Api
+from pvaffinity.budgets import budget_of
 from pvaffinity.conditions import Condition, Look
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.objects import Obj, Ref, collection_path
-from pvaffinity.waiting import WaitError, until
+from pvaffinity.waiting import WaitError, WaitTimeout, until
 
 _SIGNER = "kubernetes.io/kube-apiserver-client"
 _SHORTEST = 600  # seconds; the API refuses shorter certificates and tokens
@@ -141,6 +144,30 @@ def can_i(
     review["spec"] = {"resourceAttributes": {k: v for k, v in attributes.items() if v}}
     answer = api.request("POST", collection_path("SelfSubjectAccessReview"), review)
     return bool(answer.body["status"]["allowed"])
+
+
+def await_rule(api: Api, rule: Mapping[str, Any], namespace: str | None = None) -> None:
+    """Wait until the API server's authoriser has seen a new rule: it reads roles and bindings from caches.
+
+    Without the wait a denial proves nothing: the role might only not have arrived yet.
+
+    Args:
+        api: the identity that the rule was given to.
+        rule: an RBAC ``PolicyRule`` on resources.
+        namespace: where it is bound; None: everywhere.
+
+    Raises:
+        WaitTimeout: the rule did not come into force within the budget ``api``.
+    """
+    name = (rule.get("resourceNames") or [None])[0]
+    group = (rule.get("apiGroups") or [""])[0]
+    resource, _, subresource = rule["resources"][0].partition("/")
+    budget = budget_of("api")
+    end = time.monotonic() + budget.seconds
+    while not all(can_i(api, verb, resource, group, namespace, name, subresource) for verb in rule["verbs"]):
+        if time.monotonic() > end:
+            raise WaitTimeout(f"{api.identity} did not get {rule['verbs']} on {rule['resources']} within {budget}")
+        time.sleep(0.02)
 
 
 def credentials_kubeconfig(api: Api, path: Path) -> Path:
