@@ -1,4 +1,4 @@
-"""Options of the selftests: warnings are errors, and tests that start a cluster can be left out with -m "not cluster"."""
+"""Warnings of selftests are errors. Those that start a cluster can be left out with -m "not cluster"."""
 
 import pytest
 

@@ -10,6 +10,7 @@ from pvaffinity.clusterconfig import GATE
 from pvaffinity.versions import clusterconfigs_dir
 
 ROOT = Path(__file__).resolve().parents[1]
+GATE_LINE = f"featureGates:\n  {GATE}: true\n"
 CHECKS = (
     "suites/test_gate_state.py",
     "suites/test_relaxing.py::test_a_waiting_pod_is_scheduled_in_the_other_zone",
@@ -20,7 +21,16 @@ CHECKS = (
 
 def run_with(config: Path, reports: Path):
     command = [sys.executable, "-m", "pytest", *CHECKS, "-k", "not immutab or (zone-to-region and merge-patch)"]
-    options = ["--cluster-config", str(config), "--provider", "local", "--reports", str(reports), "-p", "no:cacheprovider"]
+    options = [
+        "--cluster-config",
+        str(config),
+        "--provider",
+        "local",
+        "--reports",
+        str(reports),
+        "-p",
+        "no:cacheprovider",
+    ]
     return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -28,10 +38,10 @@ def run_with(config: Path, reports: Path):
 @pytest.mark.parametrize(
     "name,find,put,measured,reason",
     [
-        ("gate-on", f"featureGates:\n  {GATE}: true\n", "", "off", "refused with 422 Invalid (nodeAffinity: FieldValueInvalid)"),
-        ("gate-off", "nodes:\n", f"featureGates:\n  {GATE}: true\nnodes:\n", "on", "accepted, expected: refused with 422"),
+        ("gate-on", GATE_LINE, "", "off", "refused with 422 Invalid (nodeAffinity: FieldValueInvalid)"),
+        ("gate-off", "nodes:\n", GATE_LINE + "nodes:\n", "on", "accepted, expected: refused with 422"),
     ],
-)  # fmt: skip
+)
 def test_a_gate_flipped_by_hand_turns_the_suite_red(tmp_path, name, find, put, measured, reason):
     """With the gate flipped inside the file, its behaviour tests fail and say what the server did instead."""
     original = (clusterconfigs_dir() / f"{name}.yaml").read_text()

@@ -64,7 +64,7 @@ def test_all_means_every_known_release_and_1_34_only_without_the_gate():
 
 
 def test_the_gate_of_an_unknown_document_is_read_from_it(tmp_path):
-    """A document of the user's own is tested as what it sets; the shipped names keep their promise whatever is inside."""
+    """A document of the user's own is tested as what it sets; the shipped names keep their promise."""
     mine = tmp_path / "mine.yaml"
     mine.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGates: {MutablePVNodeAffinity: true}\n")
     assert ids("--cluster-config", str(mine), suite="suites/test_relaxing.py") >= {"1.37-mine"}

@@ -80,7 +80,7 @@ class ClusterConfig:
         """
         if not release.has_gate and any(self.gate_for(c) is not None for c in _COMPONENTS.values()):
             raise UserError(
-                f"{self.path.name} sets {GATE}, which Kubernetes {release} does not know: its API server would not start",
+                f"{self.path.name} sets {GATE}, which Kubernetes {release} does not know",
                 "use --kubernetes-version 1.35 or later, or --cluster-config gate-off",
             )
 

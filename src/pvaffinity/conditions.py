@@ -148,7 +148,7 @@ def has_event(reason: str, text: str = "", *, uid: str | None = None, budget: st
 def is_refused_by_kubelet() -> Condition:
     """A kubelet's event that it will not mount a volume because of its node affinity.
 
-    Up to 1.37 that is FailedMount on a pod that stays Pending (pkg/volume/util/operationexecutor/operation_generator.go,
+    Up to 1.37 that is FailedMount on a pod that stays Pending (pkg/volume/util/operationexecutor,
     checkNodeAffinity); KEP-5381 plans to reject the pod instead, with an event of its own.
     """
 

@@ -61,6 +61,7 @@ _BETA_ZONE = where("failure-domain.beta.kubernetes.io/zone", "In", "us-east1-b")
 _ALL_BETA = where("failure-domain.beta.kubernetes.io/zone", "In", "us-east1-b") & where(
     "failure-domain.beta.kubernetes.io/region", "In", "us-east1"
 )
+_HALF_BETA = _B & where("failure-domain.beta.kubernetes.io/region", "In", "us-east1")
 _FORTY_HOSTS = Affinity(tuple(on_hosts(f"host-{n}").terms[0] for n in range(40)))
 
 CHANGES: tuple[Change, ...] = (
@@ -83,7 +84,7 @@ CHANGES: tuple[Change, ...] = (
     Change("set-where-unset", None, _B, gated=False),
     Change("no-change", _B, _B, gated=False),
     Change("beta-to-ga-two-keys", _ALL_BETA, with_ga_keys(_ALL_BETA), gated=False),
-    Change("beta-to-ga-one-of-two-keys", _ALL_BETA, _B & where("failure-domain.beta.kubernetes.io/region", "In", "us-east1"), gated=False),
+    Change("beta-to-ga-one-of-two-keys", _ALL_BETA, _HALF_BETA, gated=False),
     *(
         Change(f"beta-to-ga-{ga.rsplit('/', 1)[1]}", where(beta, "In", "x"), where(ga, "In", "x"), gated=False)
         for beta, ga in BETA_TO_GA.items()

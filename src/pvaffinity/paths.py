@@ -1,4 +1,4 @@
-"""Where the project keeps things on a machine: a cache that may be deleted at any time, and a directory for what runs."""
+"""Where the project keeps things: a cache that may be deleted at any time, and a directory for what runs."""
 
 from __future__ import annotations
 

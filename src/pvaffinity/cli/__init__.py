@@ -46,7 +46,7 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pvaffinity")
 def _group() -> None:
-    """Real clusters, with and without the feature gate MutablePVNodeAffinity.
+    r"""Real clusters, with and without the feature gate MutablePVNodeAffinity.
 
     \b
     pvaffinity doctor                    what can this machine run?

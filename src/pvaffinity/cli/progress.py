@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from pvaffinity.providers.base import Progress
+from pvaffinity.progress import Progress
 
 
 @dataclass(frozen=True)

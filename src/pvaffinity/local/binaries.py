@@ -18,7 +18,7 @@ from pvaffinity.local.gobuild import GoBuild
 from pvaffinity.local.probe import agrees, version_of
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.local.sources import Source, SourceError
-from pvaffinity.providers.base import Progress, quiet
+from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release, load_versions
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "etcd")

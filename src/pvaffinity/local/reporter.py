@@ -6,7 +6,7 @@ __all__ = ["Reporter"]
 
 import time
 
-from pvaffinity.providers.base import Progress, quiet
+from pvaffinity.progress import Progress, quiet
 
 
 class Reporter:

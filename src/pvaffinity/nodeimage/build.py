@@ -28,7 +28,7 @@ from pvaffinity.nodeimage.programs import CONTROL_PLANE, named_programs, needed_
 from pvaffinity.nodeimage.recipe import LABEL, REPOSITORY, Recipe, load_recipe
 from pvaffinity.nodeimage.rootfs import ensure_rootfs
 from pvaffinity.paths import cache_dir
-from pvaffinity.providers.base import Progress, quiet
+from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release
 
 _NAME = "pvaffinity-build"

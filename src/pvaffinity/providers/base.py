@@ -7,24 +7,17 @@ attach to it by path alone.
 
 from __future__ import annotations
 
-__all__ = ["Cluster", "ClusterSpec", "Power", "Progress", "Provider", "quiet"]
+__all__ = ["Cluster", "ClusterSpec", "Power", "Provider"]
 
 import enum
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from pvaffinity.clusterconfig import ClusterConfig
+from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release
-
-Progress = Callable[[str], None]
-"""Told one short line whenever a long piece of work moves on."""
-
-
-def quiet(line: str) -> None:
-    """A :data:`Progress` that says nothing."""
 
 
 class Power(enum.StrEnum):

@@ -26,8 +26,9 @@ from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.paths import run_dir
+from pvaffinity.progress import Progress, quiet
 from pvaffinity.providers import kind_nodes, kind_run, kind_setup
-from pvaffinity.providers.base import Cluster, ClusterSpec, Power, Progress, quiet
+from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.providers.kind_setup import Kind, NodeImage
 from pvaffinity.waiting import WaitError
 

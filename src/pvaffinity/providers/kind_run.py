@@ -24,7 +24,7 @@ import psutil
 from pvaffinity.engine import Engine
 from pvaffinity.local.owner import Owner
 from pvaffinity.local.plan import MARKER
-from pvaffinity.providers.base import Progress
+from pvaffinity.progress import Progress
 
 UNDO_SECONDS = 120.0
 """How long a creation that was told to stop may take to delete what it has made."""

@@ -23,7 +23,8 @@ from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.local.plan import files_of, plan, write_files
 from pvaffinity.local.preflight import check_machine
 from pvaffinity.local.processes import end_processes
-from pvaffinity.providers.base import Cluster, ClusterSpec, Power, Progress, quiet
+from pvaffinity.progress import Progress, quiet
+from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 
 _POWERS = frozenset({Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.NODE_LABELS, Power.KUBECTL})
 
