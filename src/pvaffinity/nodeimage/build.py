@@ -145,9 +145,13 @@ def _build(
         with archive.open("rb") as stream:
             engine.run("exec", "--interactive", container, "sh", "-c", _IMPORT, source=stream, timeout=600)
         reporter.say("committing")
+        before = engine.image(recipe.tag(version))
         changes = [*_SETTINGS, f"LABEL {LABEL}={recipe.hash}", f"LABEL pvaffinity.dev/kubernetes=v{version}"]
         options = [word for change in changes for word in ("--change", change)]
         engine.run("commit", *options, container, recipe.tag(version), timeout=600)
+        if before:
+            with contextlib.suppress(EngineError):  # a node that still runs keeps it
+                engine.run("image", "rm", before.id)
     reporter.say(f"done in {reporter.elapsed:.0f} s: {recipe.tag(version)}")
 
 
@@ -204,8 +208,14 @@ def _write_files(recipe: Recipe, version: str, paths: Mapping[str, Path], target
 
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
+    """A directory for archives; gone afterwards, as are those of builders that were killed."""
+    for left in parent.glob(".build-*-*-*"):
+        pid, start = left.name.split("-")[1:3]
+        if not Owner(int(pid), int(start)).alive:
+            shutil.rmtree(left, ignore_errors=True)
+    me = Owner.of(os.getpid())
     with writing(parent):
-        path = Path(tempfile.mkdtemp(prefix=".build-", dir=parent))
+        path = Path(tempfile.mkdtemp(prefix=f".build-{me.pid}-{me.start}-", dir=parent))
     try:
         yield path
     finally:
