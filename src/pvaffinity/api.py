@@ -9,7 +9,6 @@ from __future__ import annotations
 
 __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "TRANSPORT_ERRORS", "Api", "Response", "WatchStop"]
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from kubernetes import client, config
 
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
+from pvaffinity.wire import WatchStop, decode, lines, selectors
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -121,7 +121,7 @@ class Api:
                     timeout=timeout,
                     retries=False,
                 )
-        decoded = _decode(answer.data)
+        decoded = decode(answer.data)
         if answer.status >= 400:
             raise ApiError.from_status(answer.status, decoded)
         return Response(answer.status, decoded, tuple(answer.headers.getlist("Warning")))
@@ -144,7 +144,7 @@ class Api:
             "GET", f"{self.server}{path}", headers={**self._headers(), "Accept": "*/*"}, timeout=timeout, retries=False
         )
         if answer.status >= 400:
-            raise ApiError.from_status(answer.status, _decode(answer.data))
+            raise ApiError.from_status(answer.status, decode(answer.data))
         return answer.data.decode(errors="replace")
 
     def find(self, ref: Ref) -> Obj | None:
@@ -167,7 +167,7 @@ class Api:
     ) -> tuple[list[Obj], str]:
         """:meth:`list` and the resourceVersion to watch from; ``timeout`` in seconds."""
         path = collection_path(kind, namespace)
-        body = self.request("GET", path, query=_selectors(labels, fields), timeout=timeout).body
+        body = self.request("GET", path, query=selectors(labels, fields), timeout=timeout).body
         stamp = {"apiVersion": KINDS[kind].api_version, "kind": kind}
         return [{**stamp, **item} for item in body.get("items") or ()], body["metadata"]["resourceVersion"]
 
@@ -233,7 +233,7 @@ class Api:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, seconds)),
             **({"resourceVersion": resource_version} if resource_version else {}),
-            **_selectors(labels, fields),
+            **selectors(labels, fields),
         }
         answer = self._pool.request(
             "GET",
@@ -247,8 +247,8 @@ class Api:
             stop.attach(answer)
         try:
             if answer.status >= 400:
-                raise ApiError.from_status(answer.status, _decode(answer.data))
-            for line in _lines(answer):
+                raise ApiError.from_status(answer.status, decode(answer.data))
+            for line in lines(answer):
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise ApiError.from_status(500, event["object"])
@@ -259,43 +259,3 @@ class Api:
         finally:
             answer.close()  # first: a connection with unread events must not be used again
             answer.release_conn()
-
-
-class WatchStop:
-    """Lets one thread end another thread's watch at once."""
-
-    def __init__(self) -> None:
-        self._answer: urllib3.BaseHTTPResponse | None = None
-        self.closed = False
-
-    def attach(self, answer: urllib3.BaseHTTPResponse) -> None:
-        """Called by the watch when its stream is open."""
-        self._answer = answer
-        if self.closed:
-            self.close()
-
-    def close(self) -> None:
-        """End the stream now; the watch's iterator finishes without an error."""
-        self.closed = True
-        if self._answer is not None:
-            with contextlib.suppress(RuntimeError, ValueError, OSError):  # it has ended already
-                self._answer.shutdown()
-
-
-def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    rest = b""
-    for chunk in answer.stream(65536, decode_content=True):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in whole if line.strip())
-
-
-def _selectors(labels: str | None, fields: str | None) -> dict[str, str]:
-    return {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}
-
-
-def _decode(data: bytes) -> Obj:
-    try:
-        decoded = json.loads(data)
-    except ValueError:
-        return {"message": data.decode(errors="replace")[:500]}
-    return decoded if isinstance(decoded, dict) else {"value": decoded}
