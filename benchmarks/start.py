@@ -106,10 +106,8 @@ def main(runs: int, versions: tuple[str, ...], binaries: Path | None) -> None:
     if load > 0.5:
         click.echo("other work runs on this machine: the times below are worse than they need to be", err=True)
     click.echo(f"goal: {GOAL_SECONDS:g} s and {GOAL_BYTES / 1e6:.0f} MB for a control plane and 4 nodes\n")
-    click.echo(
-        "| Kubernetes | cluster | usable: median (all) | CPU until then | deleted | PSS |\n"
-        "| --- | --- | --- | --- | --- | --- |"
-    )
+    click.echo("| Kubernetes | cluster | usable: median (all) | CPU until then | deleted | PSS |")
+    click.echo("| --- | --- | --- | --- | --- | --- |")
     for release in releases:
         for config in _configs():
             spec = ClusterSpec("local", release, config)
