@@ -90,15 +90,15 @@ def controller_manager(config: ClusterConfig, files: ServerFiles, kubeconfig: Pa
         "kubeconfig": str(kubeconfig),
         "authentication-kubeconfig": str(kubeconfig),
         "authorization-kubeconfig": str(kubeconfig),
-        "client-ca-file": str(files.ca.certificate),
         "bind-address": "127.0.0.1",
         "cert-dir": str(files.directory / "kube-controller-manager"),
         "leader-elect": "false",
         "use-service-account-credentials": "true",
         "service-account-private-key-file": str(files.service_accounts.key),
         "root-ca-file": str(files.ca.certificate),
-        "cluster-signing-cert-file": str(files.ca.certificate),
-        "cluster-signing-key-file": str(files.ca.key),
+        # For users only: each of the four signers would take inotify instances for its files.
+        "cluster-signing-kube-apiserver-client-cert-file": str(files.ca.certificate),
+        "cluster-signing-kube-apiserver-client-key-file": str(files.ca.key),
         "pvclaimbinder-sync-period": "500ms",  # else a conflict costs 15 s
         "kube-api-qps": "500",  # else its start is throttled for 4 s
         "kube-api-burst": "1000",
@@ -112,7 +112,6 @@ def scheduler(config: ClusterConfig, files: ServerFiles, kubeconfig: Path) -> li
         "kubeconfig": str(kubeconfig),
         "authentication-kubeconfig": str(kubeconfig),
         "authorization-kubeconfig": str(kubeconfig),
-        "client-ca-file": str(files.ca.certificate),
         "bind-address": "127.0.0.1",
         "cert-dir": str(files.directory / "kube-scheduler"),
         "leader-elect": "false",

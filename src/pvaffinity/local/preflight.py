@@ -14,11 +14,14 @@ from pathlib import Path
 
 import psutil
 
+from pvaffinity import inotify
 from pvaffinity.errors import UserError
 from pvaffinity.paths import run_dir
 
 MEMORY_BASE, MEMORY_NODE = 600 << 20, 60 << 20
 """Bytes of a control plane and of each node, as measured in benchmarks/."""
+INOTIFY_BASE, INOTIFY_NODE = 8, 6
+"""inotify instances of a control plane and of each kubelet, counted in /proc/PID/fd of a running cluster."""
 DISK = 300 << 20
 """Bytes a cluster writes at first: etcd's log is 64 MB at once."""
 
@@ -68,6 +71,14 @@ def check_machine(nodes: int) -> None:
     step, number = try_namespaces()
     if step:
         raise UserError(f"this machine does not let us {step}: {os.strerror(number)}", namespaces_remedy(number))
+    watches = INOTIFY_BASE + nodes * INOTIFY_NODE
+    had = inotify.free_instances(watches)
+    if had < watches:
+        raise UserError(
+            f"{had} inotify instances are free for this user, a cluster of {nodes} nodes takes about {watches}"
+            f" (fs.inotify.max_user_instances is {inotify.limit()})",
+            f"end another cluster, or: {inotify.REMEDY}",
+        )
     need = MEMORY_BASE + nodes * MEMORY_NODE
     free = psutil.virtual_memory().available
     if free < need:
