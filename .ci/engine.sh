@@ -10,8 +10,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# debootstrap builds node images; it is no part of the engine, but the same jobs need it.
-packages=(docker.io iptables iproute2 debootstrap)
+# mmdebstrap makes node images; it is no part of the engine, but the same jobs need it.
+packages=(docker.io iptables iproute2 mmdebstrap debian-archive-keyring)
 
 say() { echo "engine: $*" >&2; }
 die() { echo "error: $1"$'\n'"  to fix: $2" >&2; exit 2; }

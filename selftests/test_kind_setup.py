@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pvaffinity.clusterconfig import load_config
-from pvaffinity.engine import Engine, Image
+from pvaffinity.engine import Engine, EngineError, Image
 from pvaffinity.errors import UserError
 from pvaffinity.nodeimage.recipe import LABEL, load_recipe
 from pvaffinity.providers import kind_setup
@@ -161,3 +161,19 @@ def test_inotify_limits_are_tried(monkeypatch):
     with pytest.raises(UserError, match="60 are free; 6 nodes need about 106") as caught:
         kind_setup._check_inotify(6)
     assert "sysctl -w fs.inotify.max_user_instances" in caught.value.fix
+
+
+def test_an_image_that_cannot_be_pulled_shows_the_ways_out():
+    """The engine's reason is shown, with the three ways that need no registry."""
+
+    class Offline(WithImages):
+        def run(self, *arguments, **_):
+            raise EngineError(f"{arguments[0]}: no such host")
+
+    offline = Offline("docker", "docker", "28.0.0", 2, 1 << 30, local=True, rootless=False)
+    missing = NodeImage("kindest/node:v1.37.0", ours=False, present=False)
+    with pytest.raises(UserError, match="cannot be pulled: pull: no such host") as caught:
+        kind_setup.pull(offline, missing, load_versions().newest, lambda _: None)
+    for way in ("pvaffinity node-image build 1.37", "--kind-image", "--provider local"):
+        assert way in caught.value.fix
+    assert kind_setup.can_be_pulled(offline, missing) == "manifest: no such host"

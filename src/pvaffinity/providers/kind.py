@@ -69,7 +69,7 @@ class KindProvider:
         image = kind_setup.choose_image(engine, spec.release, self.image)
         kind_setup.check_machine(engine, image, spec.release, len(spec.config.nodes))
         if not image.present:
-            _pull(engine, image, spec, progress)
+            kind_setup.pull(engine, image, spec.release, progress)
 
     def create(self, spec: ClusterSpec, name: str, directory: Path, owner: int, progress: Progress = quiet) -> Cluster:
         """See :meth:`pvaffinity.providers.base.Provider.create`; tried once more if the machine was merely slow.
@@ -80,18 +80,16 @@ class KindProvider:
         engine, kind = require(), kind_setup.find_kind(self.kind)
         image = kind_setup.choose_image(engine, spec.release, self.image)
         directory = directory.resolve()
-        if engine.containers(f"{CLUSTER_LABEL}={name}"):
-            raise UserError(f"there is a kind cluster named {name} already", "use another name")
+        _check_name(engine, name)
         by, started = Owner.of(owner), time.monotonic()
         _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
         _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": engine.name})
-        _wrap(kind, directory)
+        kind_run.wrap(kind.binary, directory)
         (directory / "kind.yaml").write_text(kind_setup.document_for(spec.config.document, image, engine, spec.release))
-        nodes = [f"{name}-{node.name}" for node in spec.config.nodes]
+        nodes = _nodes(spec, name)
         try:
             self._make(engine, kind, image, name, directory, progress)
-            admin = directory / "admin.kubeconfig"
-            version = self._await_nodes(engine, kind, name, directory, nodes, progress)
+            version, gates = self._await_nodes(engine, kind, spec, name, directory, progress)
             kubectl = self.kubectl or kind_nodes.kubectl(engine, nodes[0], directory)
             seconds = time.monotonic() - started
             progress(f"kind: {len(nodes)} nodes are Ready, {seconds:.1f} s")
@@ -101,7 +99,7 @@ class KindProvider:
                 version=version,
                 config=spec.config.name,
                 directory=directory,
-                kubeconfig=admin,
+                kubeconfig=directory / "admin.kubeconfig",
                 kubectl=kubectl,
                 powers=frozenset(_POWERS | ({Power.KUBECTL} if kubectl else set())),
                 notes={
@@ -109,6 +107,7 @@ class KindProvider:
                     "image": image.reference,
                     "engine": f"{engine.name} {engine.version}",
                     "kind": kind.version,
+                    "gates": gates,
                 },
             )
             cluster.save()
@@ -176,11 +175,12 @@ class KindProvider:
         return creation.wait(progress)
 
     def _await_nodes(
-        self, engine: Engine, kind: Kind, name: str, directory: Path, nodes: list[str], progress: Progress
-    ) -> str:
+        self, engine: Engine, kind: Kind, spec: ClusterSpec, name: str, directory: Path, progress: Progress
+    ) -> tuple[str, str]:
         progress("kind: waiting for nodes")
+        api, nodes = Api.from_kubeconfig(directory / "admin.kubeconfig"), _nodes(spec, name)
         try:
-            return kind_nodes.await_ready(Api.from_kubeconfig(directory / "admin.kubeconfig"), nodes)
+            return kind_nodes.await_ready(api, nodes), kind_nodes.gates(api, spec.config, nodes[0])
         except (WaitError, ApiError, *TRANSPORT_ERRORS) as error:
             text = f"{(directory / 'kind.log').read_text(errors='replace')}\n{error}"
             raise self._failed(
@@ -239,26 +239,19 @@ class KindProvider:
             ) from error
 
 
-def _pull(engine: Engine, image: NodeImage, spec: ClusterSpec, progress: Progress) -> None:
-    progress(f"pulling {image.reference}")
+def _check_name(engine: Engine, name: str) -> None:
     try:
-        engine.run("pull", "--quiet", image.reference, timeout=1800)
+        taken = engine.containers(f"{CLUSTER_LABEL}={name}")
     except EngineError as error:
-        raise UserError(
-            f"the node image {image.reference} is not here and cannot be pulled: {error}",
-            f"pvaffinity node-image build {spec.release.minor} makes one without pulling; --kind-image names another;"
-            " --provider local needs none",
-        ) from error
+        raise UserError(f"{engine.name} does not list its containers: {error}", f"see: {engine.name} ps") from error
+    if taken:
+        raise UserError(f"there is a kind cluster named {name} already", "use another name")
 
 
-def _wrap(kind: Kind, directory: Path) -> None:
-    """Put kind where pytest-kind finds it, with ``--retain``: else a failed creation would delete the nodes' logs."""
-    binary = shlex.quote(str(kind.binary))
-    script = directory / "kind"
-    script.write_text(
-        f'#!/bin/sh\n[ "$1" = create ] && exec {binary} "$@" --retain\nexec {binary} "$@"\n', encoding="utf-8"
-    )
-    script.chmod(0o700)
+def _nodes(spec: ClusterSpec, name: str) -> list[str]:
+    """What kind names the nodes; the control plane's is the first that is asked for kubectl."""
+    nodes = sorted(spec.config.nodes, key=lambda node: node.role)
+    return [f"{name}-{node.name}" for node in nodes]
 
 
 def _kind(engine: Engine, binary: Path, *arguments: str) -> str:

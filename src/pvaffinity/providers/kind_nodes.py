@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["await_ready", "kubectl"]
+__all__ = ["await_ready", "gates", "kubectl"]
 
 import contextlib
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from pvaffinity.api import Api
 from pvaffinity.budgets import Budget
+from pvaffinity.clusterconfig import GATE, ClusterConfig
 from pvaffinity.conditions import Condition, Look
 from pvaffinity.engine import Engine, EngineError
+from pvaffinity.errors import UserError
 from pvaffinity.objects import Obj, Ref
 from pvaffinity.waiting import until
 
@@ -46,6 +51,43 @@ def await_ready(api: Api, nodes: Sequence[str]) -> str:
     until(api, Ref("ServiceAccount", "default", "default"), _EXISTS, _READY)
     version: str = json.loads(api.text("/version"))["gitVersion"]
     return version.removeprefix("v")
+
+
+def gates(api: Api, config: ClusterConfig, node: str) -> str:
+    """Read the gate from the flags and files of every component, and see that it is what the configuration says.
+
+    Args:
+        api: an administrator's.
+        config: the cluster's.
+        node: its control plane's.
+
+    Returns:
+        Such as ``kube-apiserver on, kube-controller-manager default, …``.
+
+    Raises:
+        UserError: a component runs with another setting.
+    """
+    found: dict[str, bool | None] = {}
+    for component in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        pod = until(api, Ref("Pod", f"{component}-{node}", "kube-system"), _EXISTS, _READY)
+        flags = " ".join(pod["spec"]["containers"][0]["command"])
+        match = re.search(rf"--feature-gates=\S*\b{GATE}=(true|false)", flags)
+        found[component] = match[1] == "true" if match else None
+    kubelet = yaml.safe_load(api.get(Ref("ConfigMap", "kubelet-config", "kube-system"))["data"]["kubelet"])
+    found["kubelet"] = (kubelet.get("featureGates") or {}).get(GATE)
+    for component, state in found.items():
+        own = (config.kubelet.get("featureGates") or {}).get(GATE) if component == "kubelet" else None
+        wanted = config.gate_for(component) if own is None else own
+        if state is not wanted:
+            raise UserError(
+                f"{component} runs with {GATE} {_word(state)}, but {config.path.name} says {_word(wanted)}",
+                "see what else sets it: a patch in the document, or the node image",
+            )
+    return ", ".join(f"{component} {_word(state)}" for component, state in found.items())
+
+
+def _word(state: bool | None) -> str:
+    return "default" if state is None else "on" if state else "off"
 
 
 def kubectl(engine: Engine, node: str, directory: Path) -> Path | None:

@@ -6,13 +6,14 @@ may finish, and only then are the containers deleted.
 
 from __future__ import annotations
 
-__all__ = ["Creation", "die_with_parent", "end_group", "helper", "run", "stop"]
+__all__ = ["Creation", "die_with_parent", "end_group", "helper", "run", "stop", "wrap"]
 
 import contextlib
 import ctypes
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -34,6 +35,16 @@ _STEP = re.compile(r"^\s*(?:•|✓|✗)?\s*([A-Z][\w\s().:-]+?)\s*(?:[^\x00-\x7
 def helper(*arguments: str) -> list[str]:
     """The command line of the process that calls pytest-kind."""
     return [sys.executable, "-m", "pvaffinity.providers.kind", str(os.getpid()), *arguments]
+
+
+def wrap(kind: Path, directory: Path) -> None:
+    """Put kind where pytest-kind finds it, with ``--retain``: else a failed creation would delete the nodes' logs."""
+    binary = shlex.quote(str(kind))
+    script = directory / "kind"
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = create ] && exec {binary} "$@" --retain\nexec {binary} "$@"\n', encoding="utf-8"
+    )
+    script.chmod(0o700)
 
 
 class Creation:

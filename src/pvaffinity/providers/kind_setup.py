@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["Kind", "NodeImage", "check_machine", "choose_image", "document_for", "find_kind", "official_image"]
+__all__ = [
+    "Kind",
+    "NodeImage",
+    "can_be_pulled",
+    "check_machine",
+    "choose_image",
+    "document_for",
+    "find_kind",
+    "official_image",
+    "pull",
+]
 
 import ctypes
 import os
@@ -22,6 +32,7 @@ from pvaffinity.engine import Engine, EngineError
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import Cache
 from pvaffinity.nodeimage.recipe import LABEL, load_recipe
+from pvaffinity.progress import Progress
 from pvaffinity.versions import Release, load_versions
 
 OLDEST_KIND = (0, 30)
@@ -127,6 +138,23 @@ def can_be_pulled(engine: Engine, image: NodeImage) -> str:
     except EngineError as error:
         return str(error)
     return ""
+
+
+def pull(engine: Engine, image: NodeImage, release: Release, progress: Progress) -> None:
+    """Pull a node image.
+
+    Raises:
+        UserError: it cannot be had; says the ways out.
+    """
+    progress(f"pulling {image.reference}")
+    try:
+        engine.run("pull", "--quiet", image.reference, timeout=1800)
+    except EngineError as error:
+        raise UserError(
+            f"the node image {image.reference} is not here and cannot be pulled: {error}",
+            f"pvaffinity node-image build {release.minor} makes one without pulling; --kind-image names another;"
+            " --provider local needs none",
+        ) from error
 
 
 def document_for(document: Mapping[str, Any], image: NodeImage, engine: Engine, release: Release) -> str:
