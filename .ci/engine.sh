@@ -17,7 +17,9 @@ say() { echo "engine: $*" >&2; }
 die() { echo "error: $1"$'\n'"  to fix: $2" >&2; exit 2; }
 
 [ $# = 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-verb=$1 dir=$(mkdir -p "$2" && cd "$2" && pwd)
+verb=$1
+[ "$verb" = start ] && mkdir -p "$2"
+dir=$(realpath -m "$2")
 socket=unix://$dir/docker.sock
 
 ours() { docker -H "$socket" "$@"; }
@@ -103,6 +105,11 @@ stop() {
   fi
   # dockerd leaves its network namespaces mounted when it is killed.
   awk -v dir="$dir/" 'index($5, dir) == 1 {print $5}' /proc/self/mountinfo | sort -r | xargs -r umount -l
+  # Its control groups stay, empty.
+  local group
+  for group in /sys/fs/cgroup/*/docker /sys/fs/cgroup/docker; do
+    [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+  done
   rm -rf "$dir/exec" "$dir/docker.sock" "$dir/dockerd.pid" "$dir/inotify-instances" "$dir/runc-within-bounds"
   say "stopped; images are kept in $dir/data"
 }

@@ -136,3 +136,15 @@ def test_images_carry_labels(path):
     found = engine.require()
     assert found.image("there").labels == {"a": "b"}
     assert found.image("elsewhere") is None
+
+
+def test_an_engine_is_found_again(path, monkeypatch):
+    """The variables that decided for an engine lead to it again, whatever the environment says by then."""
+    path("docker", f'[ "$DOCKER_HOST" = unix:///a ] || exit 1; {answer(DOCKER)}')
+    monkeypatch.setenv("DOCKER_HOST", "unix:///a")
+    first = engine.require()
+    monkeypatch.setenv("DOCKER_HOST", "unix:///b")
+    assert engine.detect() is None
+    again = engine.require(json.loads(json.dumps(dict(first.environment))))
+    assert again == first
+    assert again.env["DOCKER_HOST"] == "unix:///a"

@@ -24,6 +24,8 @@ from pvaffinity.errors import UserError
 _OLDEST = {"docker": (20, 10), "podman": (4, 0)}
 """kind needs ``--cgroupns``, Docker API 1.41; Podman 4 is the first with netavark, whose names kind relies on."""
 _KIND_CHOICE = "KIND_EXPERIMENTAL_PROVIDER"
+_VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "CONTAINER_HOST", _KIND_CHOICE)
+"""What decides which engine is spoken to."""
 
 
 class EngineError(Exception):
@@ -50,6 +52,7 @@ class Engine:
         memory: bytes its machine has.
         local: whether its machine is this one, and no virtual machine or remote host.
         rootless: whether it runs as an ordinary user.
+        environment: the variables that decided for it; with them, another process finds the same engine.
     """
 
     name: str
@@ -103,7 +106,8 @@ class Engine:
     @property
     def env(self) -> dict[str, str]:
         """The environment for the engine's command and for kind."""
-        return {**os.environ, _KIND_CHOICE: self.name, **self.environment}
+        rest = {key: value for key, value in os.environ.items() if key not in _VARIABLES}
+        return {**rest, **self.environment, _KIND_CHOICE: self.name}
 
     def image(self, reference: str) -> Image | None:
         """An image by name or id; None where the engine does not have it."""
@@ -135,13 +139,18 @@ def detect() -> Engine | None:
         return None
 
 
-def require() -> Engine:
+def require(environment: Mapping[str, str] | None = None) -> Engine:
     """The engine that kind would use.
+
+    Args:
+        environment: variables that decided for an engine before, instead of today's.
 
     Raises:
         UserError: none is installed, none answers, or it is too old.
     """
-    chosen = os.environ.get(_KIND_CHOICE)
+    if environment is None:
+        environment = {key: value for key, value in os.environ.items() if key in _VARIABLES}
+    chosen = environment.get(_KIND_CHOICE)
     if chosen and chosen not in _OLDEST:
         raise UserError(f"{_KIND_CHOICE} is {chosen!r}", f"set it to {' or '.join(_OLDEST)}, or unset it")
     names = [chosen] if chosen else list(_OLDEST)
@@ -154,7 +163,7 @@ def require() -> Engine:
     silent: dict[str, str] = {}
     for name, path in found.items():
         try:
-            engine = _ask(name, path)
+            engine = _ask(name, path, environment)
         except (EngineError, ValueError, KeyError, TypeError) as error:
             silent[name] = str(error)
             continue
@@ -163,21 +172,21 @@ def require() -> Engine:
             raise UserError(f"{name} {engine.version} is too old for kind", f"install {name} {oldest} or newer")
         return engine
     name, why = next(iter(silent.items()))
-    raise UserError(f"{name} does not answer: {why}", _remedy(name, why))
+    raise UserError(f"{name} does not answer: {why}", _remedy(name, why, environment))
 
 
-def _remedy(name: str, why: str) -> str:
+def _remedy(name: str, why: str, environment: Mapping[str, str]) -> str:
     if "permission denied" in why.lower():
         return "let your user speak to it: sudo usermod -aG docker $USER, then log in again"
     if name == "podman":
         return "see what it says to: podman info"
-    if host := os.environ.get("DOCKER_HOST"):
+    if host := environment.get("DOCKER_HOST"):
         return f"start the engine at DOCKER_HOST={host}, or unset DOCKER_HOST; without any: --provider local"
     return "start it (sudo systemctl start docker), or use --provider local"
 
 
-def _ask(name: str, path: str) -> Engine:
-    bare = Engine(name, path, "", 2, 0, local=False, rootless=False)
+def _ask(name: str, path: str, environment: Mapping[str, str]) -> Engine:
+    bare = Engine(name, path, "", 2, 0, local=False, rootless=False, environment=environment)
     data: dict[str, Any] = json.loads(bare.run("info", "--format", "{{json .}}", timeout=20.0))
     if name == "podman":
         host = data["host"]
@@ -189,10 +198,11 @@ def _ask(name: str, path: str) -> Engine:
             host["memTotal"],
             local=not host.get("serviceIsRemote", False),
             rootless=host["security"]["rootless"],
+            environment=environment,
         )
     if data.get("ServerErrors"):
         raise EngineError(data["ServerErrors"][0])
-    where = os.environ.get("DOCKER_HOST", "unix://")
+    where = environment.get("DOCKER_HOST", "unix://")
     same_kernel = data.get("KernelVersion") == os.uname().release and data.get("OSType") == "linux"
     return Engine(
         name,
@@ -202,6 +212,7 @@ def _ask(name: str, path: str) -> Engine:
         data["MemTotal"],
         local=where.startswith("unix://") and same_kernel,
         rootless=any("rootless" in option for option in data.get("SecurityOptions") or ()),
+        environment=environment,
     )
 
 

@@ -32,9 +32,6 @@ from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.providers.kind_setup import Kind, NodeImage
 from pvaffinity.waiting import WaitError
 
-CLUSTER_LABEL = "io.x-k8s.kind.cluster"
-"""Label that kind puts on its containers; the value is the cluster's name (kind pkg/cluster/internal/providers)."""
-
 _POWERS = {Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.CONTAINER_IO, Power.NODE_LABELS}
 _SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
 _REASONS = (r"Error response from daemon: (.+)", r"^Error: (.+)", r"^error: (.+)", r"^ERROR: (.+)")
@@ -80,10 +77,10 @@ class KindProvider:
         engine, kind = require(), kind_setup.find_kind(self.kind)
         image = kind_setup.choose_image(engine, spec.release, self.image)
         directory = directory.resolve()
-        _check_name(engine, name)
+        kind_setup.check_name(engine, name)
         by, started = Owner.of(owner), time.monotonic()
         _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
-        _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": engine.name})
+        _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)})
         kind_run.wrap(kind.binary, directory)
         (directory / "kind.yaml").write_text(kind_setup.document_for(spec.config.document, image, engine, spec.release))
         nodes = _nodes(spec, name)
@@ -128,7 +125,7 @@ class KindProvider:
         with contextlib.suppress(OSError, ValueError, TypeError):
             kind_run.stop(Owner(**json.loads((cluster.directory / "creator.json").read_text())))
         if (cluster.directory / "kind.json").exists():
-            self._delete(require(), cluster.name, cluster.directory)
+            self._delete(kind_setup.engine_of(cluster.directory), cluster.name, cluster.directory)
         remove_tree(cluster.directory)
 
     def disown(self, cluster: Cluster) -> None:
@@ -150,7 +147,7 @@ class KindProvider:
             UserError: kind could not.
         """
         destination.mkdir(parents=True, exist_ok=True)
-        engine, kind = require(), kind_setup.find_kind(self.kind)
+        engine, kind = kind_setup.engine_of(cluster.directory), kind_setup.find_kind(self.kind)
         try:
             _kind(engine, kind.binary, "export", "logs", str(destination.absolute()), f"--name={cluster.name}")
         except EngineError as error:
@@ -208,7 +205,7 @@ class KindProvider:
 
     def _delete(self, engine: Engine, name: str, directory: Path) -> None:
         """Delete the cluster's containers, through pytest-kind if it works, else by their label."""
-        label = f"{CLUSTER_LABEL}={name}"
+        label = f"{kind_setup.CLUSTER_LABEL}={name}"
         arguments = ("delete", name, str(directory / "admin.kubeconfig"), str(directory / "kind"))
         if (directory / "kind").exists():
             with contextlib.suppress(OSError):
@@ -231,21 +228,12 @@ class KindProvider:
 
     def _systemctl(self, cluster: Cluster, node: str, verb: str) -> None:
         try:
-            require().run("exec", node, "systemctl", verb, "kubelet")
+            kind_setup.engine_of(cluster.directory).run("exec", node, "systemctl", verb, "kubelet")
         except EngineError as error:
             raise UserError(
                 f"the kubelet of {node} could not be told to {verb}: {error}",
                 f"see its nodes: kubectl --kubeconfig {shlex.quote(str(cluster.kubeconfig))} get nodes",
             ) from error
-
-
-def _check_name(engine: Engine, name: str) -> None:
-    try:
-        taken = engine.containers(f"{CLUSTER_LABEL}={name}")
-    except EngineError as error:
-        raise UserError(f"{engine.name} does not list its containers: {error}", f"see: {engine.name} ps") from error
-    if taken:
-        raise UserError(f"there is a kind cluster named {name} already", "use another name")
 
 
 def _nodes(spec: ClusterSpec, name: str) -> list[str]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 __all__ = [
+    "CLUSTER_LABEL",
     "Kind",
     "NodeImage",
     "can_be_pulled",
     "check_machine",
+    "check_name",
     "choose_image",
     "document_for",
+    "engine_of",
     "find_kind",
     "official_image",
     "pull",
 ]
 
 import ctypes
+import json
 import os
 import re
 import resource
@@ -28,13 +32,15 @@ from typing import Any
 import psutil
 import yaml
 
-from pvaffinity.engine import Engine, EngineError
+from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import Cache
 from pvaffinity.nodeimage.recipe import LABEL, load_recipe
 from pvaffinity.progress import Progress
 from pvaffinity.versions import Release, load_versions
 
+CLUSTER_LABEL = "io.x-k8s.kind.cluster"
+"""Label that kind puts on its containers; the value is the cluster's name (kind pkg/cluster/internal/providers)."""
 OLDEST_KIND = (0, 30)
 """The first with the kubeadm v1beta4 documents and node images of Kubernetes 1.34."""
 MEMORY_BASE, MEMORY_NODE = 700 << 20, 130 << 20
@@ -67,6 +73,32 @@ class NodeImage:
     reference: str
     ours: bool
     present: bool
+
+
+def engine_of(directory: Path) -> Engine:
+    """The engine that the cluster of a directory was made with, whatever the environment says today.
+
+    Raises:
+        UserError: it does not answer.
+    """
+    try:
+        return require(json.loads((directory / "kind.json").read_text())["engine"])
+    except (OSError, ValueError):
+        return require()
+
+
+def check_name(engine: Engine, name: str) -> None:
+    """Refuse a name that is taken.
+
+    Raises:
+        UserError: a kind cluster has it, ours or somebody else's.
+    """
+    try:
+        taken = engine.containers(f"{CLUSTER_LABEL}={name}")
+    except EngineError as error:
+        raise UserError(f"{engine.name} does not list its containers: {error}", f"see: {engine.name} ps") from error
+    if taken:
+        raise UserError(f"there is a kind cluster named {name} already", "use another name")
 
 
 def find_kind(named: Path | None = None) -> Kind:
