@@ -32,7 +32,7 @@ def test_new_pods_start_on_gen2_nodes_only(cluster, volume, pod, until, never, u
     until(pod(vol), cluster.running_on(disk="gen2"))
     pinned = pod(vol, labels={disk_key("gen1"): "available"})
     until(pinned, is_unschedulable_because())
-    never(pinned, is_running, during=2)
+    never(pinned, is_running)
     assert vol.changes() == {"spec.nodeAffinity"}
 
 
@@ -57,7 +57,7 @@ def test_the_running_pod_on_gen1_is_left_alone(cluster, volume, pod, until, neve
     upgrade(vol)
 
     until(pod(vol), cluster.running_on(disk="gen2"))
-    never(running, is_gone, during=3)
+    never(running, is_gone)
     after = running.read()
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]

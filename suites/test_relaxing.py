@@ -64,7 +64,7 @@ def test_pods_outside_the_region_stay_refused(cluster, volume, pod, until, never
 
     until(inside, is_running)  # the scheduler has seen the new affinity, and has had its chance with the others
     for waiting in (abroad, on_bare):
-        never(waiting, is_running, during=2)
+        never(waiting, is_running)
         until(waiting, is_unschedulable_because())
         assert "nodeName" not in waiting.read()["spec"]
 
@@ -150,4 +150,4 @@ def test_with_the_gate_off_the_waiting_pod_keeps_waiting(cluster, volume, pod, u
 
     assert str(outcome).startswith("refused with 422")
     until(pod(vol), is_running)
-    never(waiting, is_running, during=2)
+    never(waiting, is_running)

@@ -62,7 +62,7 @@ def stranded(cluster, volume, move, bind, until):
 def test_the_kubelet_does_not_run_it_and_says_why(stranded, never):
     """The pod stays Pending with its container waiting in ContainerCreating, and has a FailedMount event."""
     _, made = stranded
-    never(made, is_running, during=3)
+    never(made, is_running)
     status = made.read()["status"]
     assert status["phase"] == "Pending"
     assert [c["state"]["waiting"]["reason"] for c in status["containerStatuses"]] == ["ContainerCreating"]

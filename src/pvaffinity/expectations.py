@@ -44,16 +44,19 @@ class Change:
         before: the stored value; None where there is none.
         after: the value written; None clears the field.
         gated: whether only the gate makes it legal; the others are legal on every server.
+        sources: the kinds of volume it is tried on. A rename of keys is decided by the keys alone, and cannot be taken
+            back with the gate off, so that it costs a volume each time: two kinds stand for all.
     """
 
     name: str
     before: Affinity | None
     after: Affinity | None
     gated: bool = True
+    sources: tuple[str, ...] = ("hostPath", "local", "csi", "nfs")
 
     def applies_to(self, source: str) -> bool:
-        """Whether a volume of this source can be in the state before (``local`` is never without an affinity)."""
-        return self.before is not None or source != "local"
+        """Whether it is tried on this source; a ``local`` volume is never without an affinity to begin with."""
+        return source in self.sources and (self.before is not None or source != "local")
 
 
 _B, _C = in_zone("us-east1-b"), in_zone("us-east1-c")
@@ -62,6 +65,7 @@ _ALL_BETA = where("failure-domain.beta.kubernetes.io/zone", "In", "us-east1-b") 
     "failure-domain.beta.kubernetes.io/region", "In", "us-east1"
 )
 _HALF_BETA = _B & where("failure-domain.beta.kubernetes.io/region", "In", "us-east1")
+_TWO = ("hostPath", "local")
 _FORTY_HOSTS = Affinity(tuple(on_hosts(f"host-{n}").terms[0] for n in range(40)))
 
 CHANGES: tuple[Change, ...] = (
@@ -83,10 +87,10 @@ CHANGES: tuple[Change, ...] = (
     Change("ga-to-beta", _B, _BETA_ZONE),
     Change("set-where-unset", None, _B, gated=False),
     Change("no-change", _B, _B, gated=False),
-    Change("beta-to-ga-two-keys", _ALL_BETA, with_ga_keys(_ALL_BETA), gated=False),
-    Change("beta-to-ga-one-of-two-keys", _ALL_BETA, _HALF_BETA, gated=False),
+    Change("beta-to-ga-two-keys", _ALL_BETA, with_ga_keys(_ALL_BETA), gated=False, sources=_TWO),
+    Change("beta-to-ga-one-of-two-keys", _ALL_BETA, _HALF_BETA, gated=False, sources=_TWO),
     *(
-        Change(f"beta-to-ga-{ga.rsplit('/', 1)[1]}", where(beta, "In", "x"), where(ga, "In", "x"), gated=False)
+        Change(f"beta-to-ga-{ga.rsplit('/', 1)[1]}", where(beta, "In", "x"), where(ga, "In", "x"), False, _TWO)
         for beta, ga in BETA_TO_GA.items()
     ),
 )  # fmt: skip
