@@ -15,9 +15,9 @@ from pvaffinity.affinity import in_zone
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.races import OFFSETS_MS, Record, SweepError, sweep
 from pvaffinity.races.firing import Gun, Plan
-from pvaffinity.races.observe import Observer, await_all, fate_of
+from pvaffinity.races.observe import Observer, Sighting, await_all, fate_of
 from pvaffinity.races.record import step_of
-from pvaffinity.verdicts import Binding, Verdict
+from pvaffinity.verdicts import Binding, Verdict, Warned
 
 DATA = Path(__file__).parent / "data/races"
 
@@ -261,3 +261,13 @@ def test_a_race_nobody_can_lose_is_refused():
 
     with pytest.raises(SweepError, match="nothing to lose"):
         sweep(Nodes(), namespace="ns", before=in_zone("b"), after=in_zone("c"))  # type: ignore[arg-type]
+
+
+def test_a_mount_that_failed_for_another_reason_is_not_the_end():
+    """A kubelet that may not read the claim yet says FailedMount and tries again: the pod's fate is still open."""
+    early = Warned("FailedMount", "failed to fetch PVC: forbidden: no relationship found between node and this object")
+    late = Warned("FailedMount", 'MountVolume.NodeAffinity check failed for volume "v" : no matching NodeSelectorTerms')
+    seen = Sighting(binding=Binding("worker", 7), events=[early])
+    assert not seen.settled
+    seen.events.append(late)
+    assert seen.settled

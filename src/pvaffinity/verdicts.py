@@ -63,6 +63,15 @@ class Warned:
     reason: str
     message: str
 
+    @property
+    def refuses_affinity(self) -> bool:
+        """Whether it says that the node may not mount the volume.
+
+        A kubelet can fail to mount for other reasons first, and tries again: just after the binding the Node authoriser
+        may not yet let it read the claim ("no relationship found between node and this object").
+        """
+        return self.reason == "FailedMount" and "NodeAffinity" in self.message
+
 
 @dataclass(frozen=True)
 class Fate:
@@ -193,7 +202,7 @@ def judge(history: History) -> Judgement:
         )
     if fate.phase == "Failed" and fate.reason == REJECTED:
         return Judgement(Verdict.STRANDED, f"bound to {node}, which the volume has lost; the kubelet rejected the pod")
-    refused = [event for event in history.events if event.reason == "FailedMount" and "NodeAffinity" in event.message]
+    refused = [event for event in history.events if event.refuses_affinity]
     if refused:
         return Judgement(Verdict.STRANDED, f"bound to {node}, which the volume has lost: {refused[-1].message.strip()}")
     return Judgement(

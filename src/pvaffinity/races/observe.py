@@ -112,7 +112,7 @@ class Sighting:
     @property
     def settled(self) -> bool:
         """Whether it ran, was refused by its kubelet, or is gone: nothing that would change a verdict is to come."""
-        refused = any(event.reason == "FailedMount" for event in self.events)
+        refused = any(event.refuses_affinity for event in self.events)
         return self.fate.ran or self.gone or self.fate.phase == "Failed" or (self.binding is not None and refused)
 
 

@@ -41,7 +41,7 @@ def sweep(
     rounds: int = 20,
     labels: Mapping[str, str] | None = None,
     image: str = IMAGE,
-    settle_seconds: float = 20.0,
+    settle_seconds: float = 60.0,
     limit_seconds: float = 240.0,
     seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -60,7 +60,8 @@ def sweep(
         rounds: how many rounds each step is to have, by measured offset.
         labels: put on every object made.
         image: of the pods; a container that stays up.
-        settle_seconds: how long the last pods of a batch may take until they run or are refused.
+        settle_seconds: how long the last pods of a batch may take until they run or are refused; a
+            kubelet that could not yet read the claim tries again only after 10 to 15 s.
         limit_seconds: no new batch is begun after this; steps may then be short of rounds, as the summary says.
         seed: of the order of rounds; it is in the record's notes.
         progress: told one line per batch.
