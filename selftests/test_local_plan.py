@@ -81,7 +81,8 @@ kubeadmConfigPatches:
     assert kubelet["syncFrequency"] == "7s"
     assert kubelet["authentication"]["webhook"] == {"enabled": False}
     assert kubelet["authentication"]["anonymous"] == {"enabled": False}
-    assert kubelet["featureGates"] == {"A": True, "B": False, "C": True, "KubeletInUserNamespace": True}
+    ours = {"KubeletInUserNamespace": True, "ReloadKubeletServerCertificateFile": False}
+    assert kubelet["featureGates"] == {"A": True, "B": False, "C": True, **ours}
 
 
 def test_labels_a_kubelet_may_not_set_are_left_to_the_administrator(tmp_path):

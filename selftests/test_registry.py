@@ -2,12 +2,13 @@
 
 import multiprocessing
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from pvaffinity.clusterconfig import load_config
-from pvaffinity.errors import UserError
+from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec
 from pvaffinity.registry import Registry
 from pvaffinity.versions import load_versions
@@ -18,15 +19,17 @@ class Recorder:
 
     name = "recorder"
 
-    def __init__(self, log: Path, fail: str = "") -> None:
-        self.log, self.fail = log, fail
+    def __init__(self, log: Path, fail: str = "", room: int | None = None) -> None:
+        self.log, self.fail, self.room = log, fail, room
 
     def note(self, line):
         with self.log.open("a") as out:
             out.write(line + "\n")
 
     def check(self, spec, progress):
-        pass
+        made = [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        if self.room is not None and made.count("create") - made.count("delete") >= self.room:
+            raise RoomError("the machine is full", "end something")
 
     def create(self, spec, name, directory, owner, progress):
         self.note(f"create {spec.id}")
@@ -47,9 +50,9 @@ class Recorder:
         self.note(f"disown {cluster.name}")
 
 
-def registry(tmp_path, fail=""):
-    recorder = Recorder(tmp_path / "log", fail)
-    return Registry(tmp_path / "session", tmp_path / "clusters", os.getpid(), lambda _: recorder)
+def registry(tmp_path, fail="", room=None, keeps=False):
+    recorder = Recorder(tmp_path / "log", fail, room)
+    return Registry(tmp_path / "session", tmp_path / "clusters", os.getpid(), lambda _: recorder, keeps=keeps)
 
 
 def spec(config="gate-on"):
@@ -120,3 +123,45 @@ def test_progress_is_told_in_the_sessions_log(tmp_path):
     """What a worker's provider says reaches the file that the controller shows."""
     registry(tmp_path).obtain(spec())
     assert f"{spec().id}: half way" in (tmp_path / "session" / "progress.log").read_text()
+
+
+def test_a_cluster_that_nobody_uses_makes_room_and_is_still_told_of(tmp_path):
+    """With room for one, the second cluster takes the place of the first, which stays in the session's account."""
+    ours = registry(tmp_path, room=1)
+    first = ours.obtain(spec("gate-on"), os.getpid())
+    first.notes["id"] = spec("gate-on").id
+    first.save()
+    ours.release(spec("gate-on"), os.getpid())
+    second = ours.obtain(spec("gate-off"), os.getpid())
+    assert f"delete {first.name}" in (tmp_path / "log").read_text()
+    assert [cluster.name for cluster in ours] == [second.name, first.name]
+    assert "deleted 1.37-gate-on to make room" in (tmp_path / "session" / "progress.log").read_text()
+
+
+def test_a_cluster_in_use_is_waited_for(tmp_path):
+    """A cluster somebody uses is not taken away; the one who needs room waits until it is released."""
+    ours = registry(tmp_path, room=1)
+    ours.obtain(spec("gate-on"), os.getpid())
+    timer = threading.Timer(1.0, ours.release, (spec("gate-on"), os.getpid()))
+    timer.start()
+    ours.obtain(spec("gate-off"), os.getpid())
+    assert not timer.is_alive(), "the cluster was taken while it was in use"
+    assert "waiting for room: 1.37-gate-on in use" in (tmp_path / "session" / "progress.log").read_text()
+
+
+def test_a_user_that_died_does_not_hold_a_cluster_for_ever(tmp_path):
+    """The mark of a process that is gone counts for nothing."""
+    ours = registry(tmp_path, room=1)
+    gone = multiprocessing.get_context("spawn").Process(target=print)
+    gone.start()
+    gone.join()
+    ours.obtain(spec("gate-on"), gone.pid)
+    assert ours.obtain(spec("gate-off"), os.getpid())
+
+
+def test_a_machine_that_is_full_of_others_is_an_error_told_to_everyone(tmp_path):
+    """With no cluster of ours to delete there is nothing to wait for: the shortage is told, once for all."""
+    for _ in range(2):
+        with pytest.raises(UserError, match="the machine is full"):
+            registry(tmp_path, room=0).obtain(spec(), os.getpid())
+    assert [error.what for error in registry(tmp_path).errors()] == ["the machine is full"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ApiError", "UserError"]
+__all__ = ["ApiError", "Cause", "RoomError", "UserError"]
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -31,6 +31,10 @@ class UserError(Exception):
         if self.detail:
             lines += ["", *(f"    {line}" for line in self.detail.rstrip().splitlines())]
         return "\n".join(lines)
+
+
+class RoomError(UserError):
+    """The machine is too full at the moment: deleting another cluster would help."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """The clusters of one session: made at first need by whichever process needs one first, deleted by the session's owner.
 
+A machine need not have room for all of them at once: a cluster that nobody is using makes room for the next, and is
+made again if somebody comes back to it.
+
 Processes of a session (pytest's controller and its xdist workers) share one directory. A file lock per cluster decides
 who creates it; what is about to be created is written down *before* it is created, so that the owner can delete it
 whatever happened in between. A failure to create is remembered: it is told to everyone who asks, and tried once only.
@@ -11,12 +14,14 @@ __all__ = ["Registry"]
 
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
+import psutil
 
-from pvaffinity.errors import UserError
+from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
 
 
@@ -28,36 +33,113 @@ class Registry:
         clusters: where cluster directories are made (short paths: sockets lie in them).
         owner: the process whose end ends every cluster.
         providers: finds a provider by name.
+        keeps: whether clusters are to be kept at the end, so that none may make room for another.
     """
 
-    def __init__(self, directory: Path, clusters: Path, owner: int, providers: Callable[[str], Provider]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        clusters: Path,
+        owner: int,
+        providers: Callable[[str], Provider],
+        *,
+        keeps: bool = False,
+    ) -> None:
         self.directory = directory
         self.clusters = clusters
         self.owner = owner
+        self.keeps = keeps
         self._providers = providers
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         clusters.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def obtain(self, spec: ClusterSpec) -> Cluster:
+    def obtain(self, spec: ClusterSpec, user: int = 0) -> Cluster:
         """The session's cluster for this spec, created now if nobody has.
+
+        Args:
+            spec: which cluster.
+            user: the process that uses it from now on, until :meth:`release` or its end; 0: nobody in particular.
 
         Raises:
             UserError: it cannot be created, or could not be when somebody else tried.
         """
+        while True:
+            try:
+                return self._obtain(spec, user)
+            except RoomError as short:
+                if not self._make_room(spec):
+                    self._remember(spec, short)
+                    raise
+
+    def _obtain(self, spec: ClusterSpec, user: int) -> Cluster:
         record, error = self.directory / f"{spec.id}.json", self.directory / f"{spec.id}.error"
         with filelock.FileLock(self.directory / f"{spec.id}.lock"):
             if error.exists():
                 raise UserError(**json.loads(error.read_text()))
+            users = self.directory / f"{spec.id}.users"
+            users.mkdir(exist_ok=True)
             if record.exists():
-                return Cluster.load(Path(json.loads(record.read_text())["directory"]))
-            try:
-                return self._create(spec, record)
-            except UserError as failure:
-                told = {"what": failure.what, "fix": failure.fix, "detail": failure.detail}
-                _write(error, told)
-                raise
+                cluster = Cluster.load(Path(json.loads(record.read_text())["directory"]))
+            else:
+                try:
+                    cluster = self._create(spec, record)
+                except RoomError:
+                    raise
+                except UserError as failure:
+                    self._remember(spec, failure)
+                    raise
+            if user:
+                (users / str(user)).touch()
+            return cluster
+
+    def release(self, spec: ClusterSpec, user: int) -> None:
+        """``user`` needs the cluster no more; it stays until its room is needed or the session ends."""
+        (self.directory / f"{spec.id}.users" / str(user)).unlink(missing_ok=True)
+
+    def _remember(self, spec: ClusterSpec, failure: UserError) -> None:
+        told = {"what": failure.what, "fix": failure.fix, "detail": failure.detail}
+        _write(self.directory / f"{spec.id}.error", told)
+
+    def _make_room(self, spec: ClusterSpec) -> bool:
+        """Delete a cluster that nobody uses, or wait until there is one; False where the session has no other."""
+        waited = False
+        while others := [path for path in sorted(self.directory.glob("*.json")) if path.stem != spec.id]:
+            for record in others:
+                if self._evict(record):
+                    self.say_for(spec)(f"deleted {record.stem} to make room")
+                    return True
+            if not waited:
+                self.say_for(spec)(f"waiting for room: {', '.join(path.stem for path in others)} in use")
+                waited = True
+            time.sleep(0.5)
+        return waited
+
+    def _evict(self, record: Path) -> bool:
+        try:
+            with filelock.FileLock(record.with_suffix(".lock"), timeout=0):
+                if self.keeps or not record.exists() or self._in_use(record):
+                    return False
+                intent = json.loads(record.read_text())
+                cluster = _load_or_make_up(intent, Path(intent["directory"]))
+                if "id" in cluster.notes:
+                    _write_text(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
+                self._providers(intent["provider"]).delete(cluster)
+                record.unlink()
+                return True
+        except filelock.Timeout:
+            return False  # somebody is just taking or making it
+
+    @staticmethod
+    def _in_use(record: Path) -> bool:
+        users = record.with_suffix(".users")
+        return users.is_dir() and any(psutil.pid_exists(int(user.name)) for user in users.iterdir())
 
     def _create(self, spec: ClusterSpec, record: Path) -> Cluster:
+        # One at a time: what one creation takes, the check of the next must see.
+        with filelock.FileLock(self.directory / "creating.lock"):
+            return self._create_alone(spec, record)
+
+    def _create_alone(self, spec: ClusterSpec, record: Path) -> Cluster:
         provider = self._providers(spec.provider)
         say = self.say_for(spec)
         provider.check(spec, say)
@@ -85,11 +167,15 @@ class Registry:
         return say
 
     def __iter__(self) -> Iterator[Cluster]:
-        """Every cluster that was created and is still recorded."""
+        """Every cluster of the session, also those that have made room for another."""
+        found: dict[str, Cluster] = {}
+        for past in sorted(self.directory.glob("*.past")):
+            found[past.stem] = Cluster.parse(past.read_text())
         for record in sorted(self.directory.glob("*.json")):
             directory = Path(json.loads(record.read_text())["directory"])
             if (directory / "cluster.json").exists():
-                yield Cluster.load(directory)
+                found[record.stem] = Cluster.load(directory)
+        return iter([found[key] for key in sorted(found)])
 
     def errors(self) -> list[UserError]:
         """What could not be created, and why."""
@@ -123,6 +209,10 @@ def _load_or_make_up(intent: dict[str, str], directory: Path) -> Cluster:
 
 
 def _write(path: Path, data: dict[str, str]) -> None:
+    _write_text(path, json.dumps(data))
+
+
+def _write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(data))
+    temporary.write_text(text)
     temporary.replace(path)

@@ -149,7 +149,10 @@ def kubelet_configuration(node: Node, config: ClusterConfig) -> dict[str, Any]:
         "volumeStatsAggPeriod": "-1s",
         "containerLogMonitorInterval": "1h",
     }
-    gates = dict(config.feature_gates) | {"KubeletInUserNamespace": True}
+    gates = dict(config.feature_gates) | {
+        "KubeletInUserNamespace": True,
+        "ReloadKubeletServerCertificateFile": False,  # an inotify instance less; users have 128
+    }
     return _merge(document | {"featureGates": gates}, config.kubelet)
 
 

