@@ -20,6 +20,8 @@ import tenacity
 import urllib3
 from kubernetes import client, config
 
+from pvaffinity import kubeconfig
+from pvaffinity.credentials import Tokens, tokens_of
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
 from pvaffinity.wire import WatchStop, decode, lines, selectors
@@ -48,38 +50,72 @@ class Api:
     Args:
         api_client: a configured client of the ``kubernetes`` package.
         identity: who this is, for messages.
+        labels: put on every object that :meth:`create` makes, so that it can be found again.
+        tokens: where the token comes from, if it does not last.
     """
 
-    def __init__(self, api_client: client.ApiClient, identity: str = "admin") -> None:
+    def __init__(
+        self,
+        api_client: client.ApiClient,
+        identity: str = "admin",
+        *,
+        labels: Mapping[str, str] | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
         self._client = api_client
         self._pool: urllib3.PoolManager = api_client.rest_client.pool_manager
+        self._labels = dict(labels or {})
+        self._tokens = tokens
         self.identity = identity
         self.server: str = api_client.configuration.host
 
     @classmethod
-    def from_kubeconfig(cls, path: Path, context: str | None = None, *, identity: str = "admin") -> Api:
-        """Connect with a kubeconfig file.
+    def from_kubeconfig(
+        cls,
+        path: Path,
+        context: str | None = None,
+        *,
+        identity: str = "admin",
+        labels: Mapping[str, str] | None = None,
+    ) -> Api:
+        """Connect with a kubeconfig file, which is only read.
 
         Raises:
-            UserError: the file cannot be read or names no such context.
+            UserError: the file cannot be used, names no such context, or its credential plugin failed.
         """
+        document = kubeconfig.read([path]).only(context)
+        entry = document["users"][0]["user"] if document["users"] else {}
+        tokens = tokens_of(entry, document["clusters"][0]["cluster"])
         settings = client.Configuration()
         settings.connection_pool_maxsize = 64
         try:
-            config.load_kube_config(str(path), context, client_configuration=settings, persist_config=False)
+            config.load_kube_config_from_dict(document, client_configuration=settings, persist_config=False)
+            return cls(client.ApiClient(settings), identity, labels=labels, tokens=tokens)
         except (config.ConfigException, OSError, ValueError) as error:
-            fix = f"check it with: kubectl --kubeconfig {path} config view"
+            fix = f"check it with: kubectl --kubeconfig '{path}' config view"
             raise UserError(f"kubeconfig {path} cannot be used: {error}".splitlines()[0], fix) from error
-        return cls(client.ApiClient(settings), identity)
 
     @property
     def configuration(self) -> client.Configuration:
         """Server, trust and credentials, as the ``kubernetes`` package has them."""
         return self._client.configuration
 
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": "pvaffinity"}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+    def _send(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
+        """One request with the credentials of this moment; a token that is refused is renewed once."""
+        token = self._tokens.current() if self._tokens else ""
+        answer = self._pool.request(method, url, headers=self._headers(token, headers), retries=False, **options)
+        if answer.status == 401 and self._tokens and self._tokens.refused(token):
+            answer.drain_conn()
+            again = self._headers(self._tokens.current(), headers)
+            answer = self._pool.request(method, url, headers=again, retries=False, **options)
+        return answer
+
+    def _headers(self, token: str = "", more: Mapping[str, str] | None = None) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "pvaffinity", **(more or {})}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        else:
+            self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         return headers
 
     def request(
@@ -100,9 +136,7 @@ class Api:
             ApiError: the server refused; code, reason and causes are the server's.
         """
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = self._headers()
-        if body is not None:
-            headers["Content-Type"] = content_type
+        headers = {"Content-Type": content_type} if body is not None else {}
         again: tuple[type[Exception], ...] = (
             TRANSPORT_ERRORS if method == "GET" else (urllib3.exceptions.NewConnectionError,)
         )
@@ -113,14 +147,8 @@ class Api:
             reraise=True,
         ):
             with attempt:
-                answer = self._pool.request(
-                    method,
-                    url,
-                    body=None if body is None else json.dumps(body).encode(),
-                    headers=headers,
-                    timeout=timeout,
-                    retries=False,
-                )
+                data = None if body is None else json.dumps(body).encode()
+                answer = self._send(method, url, headers, body=data, timeout=timeout)
         decoded = decode(answer.data)
         if answer.status >= 400:
             raise ApiError.from_status(answer.status, decoded)
@@ -140,9 +168,7 @@ class Api:
         Raises:
             ApiError: the server refused.
         """
-        answer = self._pool.request(
-            "GET", f"{self.server}{path}", headers={**self._headers(), "Accept": "*/*"}, timeout=timeout, retries=False
-        )
+        answer = self._send("GET", f"{self.server}{path}", {"Accept": "*/*"}, timeout=timeout)
         if answer.status >= 400:
             raise ApiError.from_status(answer.status, decode(answer.data))
         return answer.data.decode(errors="replace")
@@ -182,6 +208,8 @@ class Api:
         metadata = obj["metadata"]
         path = collection_path(obj["kind"], metadata.get("namespace"))
         whole = {"apiVersion": KINDS[obj["kind"]].api_version, **obj}
+        if self._labels:
+            whole["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **self._labels}}
         return self.request("POST", path, whole, query={"fieldValidation": "Strict", **query}).body
 
     def replace(self, obj: Mapping[str, Any], **query: str) -> Response:
@@ -235,13 +263,12 @@ class Api:
             **({"resourceVersion": resource_version} if resource_version else {}),
             **selectors(labels, fields),
         }
-        answer = self._pool.request(
+        answer = self._send(
             "GET",
             f"{self.server}{collection_path(kind, namespace)}?{urlencode(query)}",
-            headers=self._headers(),
+            {},
             timeout=urllib3.Timeout(connect=10, read=seconds + 5),
             preload_content=False,
-            retries=False,
         )
         if stop is not None:
             stop.attach(answer)

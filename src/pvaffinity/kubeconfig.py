@@ -1,0 +1,152 @@
+"""Kubeconfig files: read, merged the way kubectl does (k8s.io/client-go tools/clientcmd/loader.go), cut to one context.
+
+Nothing is ever written back: what a session works with is a private copy of the one context it was given.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Kubeconfig", "named_by", "read", "write_private"]
+
+import difflib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pvaffinity.errors import UserError
+from pvaffinity.objects import Obj
+
+_SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+"""Fields that name a file, relative to the kubeconfig they stand in."""
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """One or several files as one.
+
+    Attributes:
+        files: where it was read.
+        current: the files' current context; empty where they name none.
+        clusters: by name, file names in them made absolute; users and contexts likewise.
+    """
+
+    files: tuple[Path, ...]
+    current: str = ""
+    clusters: Mapping[str, Obj] = field(default_factory=dict, repr=False)
+    users: Mapping[str, Obj] = field(default_factory=dict, repr=False)
+    contexts: Mapping[str, Obj] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return ", ".join(str(path) for path in self.files)
+
+    def only(self, context: str | None = None) -> Obj:
+        """A document with one context and what belongs to it; the files' current context by default.
+
+        Raises:
+            UserError: there is no such context, or it names a cluster or user that is not there.
+        """
+        name = context or self.current
+        known = ", ".join(self.contexts) or "none at all"
+        if not name:
+            raise UserError(f"kubeconfig {self} names no current context", f"name one of its contexts: {known}")
+        if name not in self.contexts:
+            close = difflib.get_close_matches(name, self.contexts, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise UserError(f"no context {name!r} in kubeconfig {self}{hint}", f"contexts there: {known}")
+        chosen = self.contexts[name]
+        document: Obj = {"apiVersion": "v1", "kind": "Config", "current-context": name, "users": []}
+        document["contexts"] = [{"name": name, "context": chosen}]
+        cluster, user = str(chosen.get("cluster") or ""), str(chosen.get("user") or "")
+        for what, wanted, there in (("cluster", cluster, self.clusters), ("user", user, self.users)):
+            if wanted not in there and (wanted or what == "cluster"):
+                raise UserError(
+                    f"context {name!r} of kubeconfig {self} names the {what} {wanted!r}, which is not there",
+                    f"add it, or name another context: {known}",
+                )
+        document["clusters"] = [{"name": cluster, "cluster": self.clusters[cluster]}]
+        if user:
+            document["users"] = [{"name": user, "user": self.users[user]}]
+        return document
+
+
+def named_by(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """The files that ``KUBECONFIG`` names; missing ones are passed over, as kubectl does, unless all of them are.
+
+    Raises:
+        UserError: it names no file that exists.
+    """
+    names = [Path(name).expanduser() for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
+    there = [path for path in dict.fromkeys(names) if path.exists()]
+    if names and not there:
+        raise UserError(
+            f"KUBECONFIG names no file that exists: {', '.join(map(str, names))}", "correct it, or use --kubeconfig"
+        )
+    return there
+
+
+def read(paths: Sequence[Path]) -> Kubeconfig:
+    """Read files and merge them: of two entries with one name, and of two current contexts, the first counts.
+
+    Raises:
+        UserError: a file is missing, cannot be read, or is no kubeconfig.
+    """
+    current = ""
+    merged: dict[str, dict[str, Obj]] = {section: {} for section in _SECTIONS}
+    for path in paths:
+        data = _load(path)
+        current = current or str(data.get("current-context") or "")
+        for section, key in _SECTIONS.items():
+            for name, entry in _entries(data, section, key, path):
+                merged[section].setdefault(name, entry)
+    return Kubeconfig(tuple(paths), current, **merged)
+
+
+def write_private(document: Mapping[str, Any], path: Path) -> Path:
+    """Write a document so that only its owner can read it; answers the path."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(document, file, indent=2)
+    return path
+
+
+def _load(path: Path) -> Obj:
+    try:
+        data = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise UserError(f"no kubeconfig {path}", "name a file that exists: --kubeconfig FILE") from error
+    except OSError as error:
+        raise UserError(f"kubeconfig {path} cannot be read: {error.strerror}", f"see: ls -l {path}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _unusable(path, f"it is no YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(data, dict):
+        raise _unusable(path, "it is empty" if data is None else "it is no mapping")
+    if data.get("kind", "Config") != "Config":
+        raise _unusable(path, f"it is of kind {data['kind']}, not Config")
+    return data
+
+
+def _entries(data: Obj, section: str, key: str, path: Path) -> list[tuple[str, Obj]]:
+    found: list[tuple[str, Obj]] = []
+    for item in data.get(section) or ():
+        if not isinstance(item, dict) or "name" not in item or not isinstance(item.get(key) or {}, dict):
+            raise _unusable(path, f"an entry of {section} lacks its name or {key}")
+        found.append((str(item["name"]), _absolute(item.get(key) or {}, path.absolute().parent)))
+    return found
+
+
+def _absolute(entry: Obj, base: Path) -> Obj:
+    """Names of files made absolute; a plugin's command only where it is a path and not a name to look up."""
+    entry = {key: str(base / value) if key in _FILES and value else value for key, value in entry.items()}
+    plugin = entry.get("exec")
+    if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
+        entry["exec"] = {**plugin, "command": str(base / plugin["command"])}
+    return entry
+
+
+def _unusable(path: Path, why: str) -> UserError:
+    fix = f"check it with: kubectl --kubeconfig '{path}' config view"
+    return UserError(f"kubeconfig {path} cannot be used: {why}", fix)
