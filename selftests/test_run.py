@@ -1,0 +1,82 @@
+"""``./run``: what it starts for a job is what tox.ini says, and an unknown job is told in two lines."""
+
+import configparser
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+loader = importlib.machinery.SourceFileLoader("run_script", str(ROOT / "run"))
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run_script", loader))
+sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+loader.exec_module(run)
+sys.dont_write_bytecode = before
+
+JOBS = ["lint", "selftests", "conformance", "conformance-local-1.35", "conformance-kind-1.37"]
+
+
+def commands(directory: Path, name: str, *options: str) -> str:
+    """What tox would run."""
+    tox = run.HOME / "bin" / "tox" if (run.HOME / "bin" / "tox").exists() else shutil.which("tox")
+    if tox is None:
+        pytest.skip("tox is not installed here")
+    command = [tox, "config", "-q", "-e", name, "-k", "commands", "--workdir", directory]
+    if options:
+        command += ["--", *options]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=_clean()).stdout
+    return out.partition("commands = ")[2].strip()
+
+
+def _clean() -> dict[str, str]:
+    """The environment without what a tox around these tests has put there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("TOX_", "PYTEST_"))}
+
+
+@pytest.mark.parametrize("options", [(), ("-k", "rbac")])
+@pytest.mark.parametrize("leg", ["conformance-local-1.35", "conformance-kind-1.37"])
+def test_a_leg_is_the_same_command_by_run_and_by_tox(tmp_path, leg, options):
+    """./run puts a leg into the environment all legs share, with the command tox.ini has for it."""
+    name, given = run.environment(leg, list(options))
+    assert name == "conformance"
+    assert commands(tmp_path, name, *given) == commands(tmp_path, leg, *options)
+
+
+@pytest.mark.parametrize("job", ["lint", "selftests", "conformance", "conformance-local-1.34,lint"])
+def test_other_jobs_are_passed_on(job):
+    """A plain job, or several, goes to tox as it is."""
+    assert run.environment(job, ["-x"]) == (job, ["-x"])
+
+
+@pytest.mark.parametrize(
+    ("job", "close"),
+    [
+        ("confromance", "conformance"),
+        ("conformance-kind-1.33", "conformance-kind-1.37"),
+        ("lint,selftest", "selftests"),
+    ],
+)
+def test_an_unknown_job_is_told_in_two_lines(job, close, capsys):
+    """The first line names the job and what it is close to, the second all there are; exit code 2."""
+    with pytest.raises(SystemExit) as stopped:
+        run.known(job.split(","), JOBS)
+    what, fix = capsys.readouterr().err.splitlines()
+    assert stopped.value.code == 2
+    assert f"did you mean {close}?" in what
+    assert all(name in fix for name in JOBS)
+    run.known(JOBS, JOBS)
+
+
+def test_legs_are_known_to_tox_for_every_release():
+    """tox.ini has a leg per provider for every release of versions.toml."""
+    from pvaffinity.versions import load_versions
+
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "tox.ini")
+    minors = ", ".join(release.minor for release in load_versions().releases)
+    assert f"testenv:conformance-{{local, kind}}-{{{minors}}}" in parser
