@@ -7,5 +7,6 @@ pytest_plugins = [
     "fixtures.pool",
     "fixtures.identities",
     "fixtures.evidence",
+    "fixtures.collected",
     "fixtures.reporting",
 ]

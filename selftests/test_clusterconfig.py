@@ -11,7 +11,7 @@ HEAD = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
 
 def read(tmp_path, text):
     path = tmp_path / "mine.yaml"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return load_config(str(path))
 
 
@@ -50,6 +50,7 @@ def test_the_gate_is_read_for_each_component(name, apiserver, scheduler):
         ("kind: Pod\napiVersion: v1\n", "is not a kind cluster document"),
         ("- a\n- b\n", "is not a mapping"),
         ("a: [", "is not readable YAML"),
+        (b"\xff\xfe", "is not readable YAML"),
     ],
 )
 def test_a_document_that_is_not_understood_is_refused_by_name(tmp_path, text, told):

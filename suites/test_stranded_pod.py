@@ -13,6 +13,7 @@ from pvaffinity.affinity import in_zone, where
 from pvaffinity.api import MERGE_PATCH
 from pvaffinity.conditions import is_gone, is_refused_by_kubelet, is_rejected, is_running
 from pvaffinity.objects import Ref
+from pvaffinity.waiting import WaitTimeout
 
 pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
 
@@ -69,7 +70,9 @@ def test_the_kubelet_does_not_run_it_and_says_why(stranded, never):
 
 
 @pytest.mark.known_gap("kubernetes/kubernetes#140595: the kubelet does not reject such a pod yet (planned by KEP-5381)")
-@pytest.mark.xfail(reason="the kubelet does not reject a pod on PV node affinity in any release yet", strict=True)
+@pytest.mark.xfail(
+    reason="the kubelet does not reject a pod on PV node affinity in any release yet", raises=WaitTimeout, strict=True
+)
 def test_the_kubelet_rejects_it(stranded, until):
     """The kubelet fails the pod with reason VolumeNodeAffinity, so that its controller makes another one."""
     _, made = stranded

@@ -104,7 +104,7 @@ def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConf
         )
     try:
         document = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} is not readable YAML: {str(error).splitlines()[0]}", f"correct it: {path}") from error
     return _parse(document, path)
 

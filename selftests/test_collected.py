@@ -1,0 +1,86 @@
+"""What a session that ends early still knows: the tests that never came to their turn."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PLUGIN = """
+import json, os, pathlib, pytest
+from fixtures.clusters import SESSION_DIR
+from fixtures.collected import collected
+from fixtures.reporting import _outcome
+from fixtures.reporting import pytest_runtest_makereport
+
+def pytest_configure(config):
+    config.stash[SESSION_DIR] = pathlib.Path(os.environ["SESSION"])
+
+def pytest_itemcollected(item):
+    item.user_properties.append(("cluster", "1.37-gate-on"))
+
+def pytest_runtest_logreport(report):
+    if report.outcome != "passed":
+        with open(os.environ["SESSION"] + "/outcomes", "a") as file:
+            file.write(f"{report.nodeid.split('::')[1]} {report.when} {_outcome(report)}\\n")
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(config):
+    pathlib.Path(os.environ["SESSION"], "found").write_text(json.dumps(collected(config)))
+"""
+
+TESTS = """
+import pytest
+pytestmark = pytest.mark.behaviour("relaxing")
+
+@pytest.fixture
+def broken():
+    raise AssertionError("the cluster broke")
+
+def test_a(): assert False
+def test_b(): pass
+def test_left_out(): pass
+
+@pytest.mark.xfail(raises=AssertionError, strict=True)
+def test_gap(): assert False
+
+@pytest.mark.xfail(raises=AssertionError, strict=True)
+def test_gap_unseen(broken): assert False
+"""
+
+
+def run(tmp_path, *arguments):
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "fixtures.collected", "-p", "plugin", *arguments]
+    environment = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "SESSION": str(tmp_path), "PATH": ""}
+    result = subprocess.run(
+        [*command, "test_it.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode in (1, 2), result.stdout + result.stderr
+    return {nodeid.split("::")[1]: why for nodeid, (_, why) in json.loads((tmp_path / "found").read_text()).items()}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["plain", "xdist"])
+def test_what_never_ran_is_known_when_a_session_ends_early(tmp_path, workers):
+    """The controller knows every test of the session and what was deselected, also if workers never said goodbye."""
+    found = run(tmp_path, "-x", "-k", "not left_out", *workers)
+    early = "not run: the session ended early"
+    assert found == {
+        "test_a": early,
+        "test_b": early,
+        "test_gap": early,
+        "test_gap_unseen": early,
+        "test_left_out": "deselected",
+    }
+
+
+def test_a_known_gap_excuses_the_test_but_not_its_set_up(tmp_path):
+    """An expected failure whose fixture breaks has shown nothing: it is an error, and fails the session."""
+    run(tmp_path)
+    outcomes = (tmp_path / "outcomes").read_text().splitlines()
+    assert "test_gap call xfailed" in outcomes
+    assert "test_gap_unseen setup error" in outcomes
