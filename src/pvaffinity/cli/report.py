@@ -12,6 +12,7 @@ from pvaffinity import report as reports
 from pvaffinity.errors import UserError
 from pvaffinity.races import Record
 from pvaffinity.report.texts import headline
+from pvaffinity.versions import load_versions
 
 
 @click.command()
@@ -20,26 +21,53 @@ from pvaffinity.report.texts import headline
     "-o", "--output", type=click.Path(path_type=Path), default=Path("report"), show_default=True, help="directory"
 )
 @click.option(
-    "--allure", type=click.Path(path_type=Path), help="directory of Allure results to make a report of as well"
+    "--allure",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="directory with Allure results at any depth to make a report of as well; repeatable",
 )
 @click.option("--check", is_flag=True, help="exit with 1 unless every behaviour holds, or every race does")
+@click.option("--expect", metavar="PROVIDER,…", help="name what is missing of these providers' legs, one per release")
+@click.option(
+    "--history", metavar="ADDRESS|DIR", help="of the site so far: make a site of this run and all earlier ones"
+)
+@click.option("--label", default="", help="with --history: what was tested, such as a commit")
+@click.option("--link", default="", help="with --history: address of the CI run")
 @click.option("--rejudge", is_flag=True, help="FILES are saved races (.jsonl): judge them by the rules of this version")
-def report(files: tuple[Path, ...], output: Path, allure: Path | None, check: bool, rejudge: bool) -> None:
+def report(
+    files: tuple[Path, ...],
+    output: Path,
+    allure: tuple[Path, ...],
+    check: bool,
+    expect: str | None,
+    history: str | None,
+    label: str,
+    link: str,
+    rejudge: bool,
+) -> None:
     """Merge conformance results and write the HTML report.
 
     FILES are conformance.json files, or directories that hold some; with --rejudge, race*.jsonl files or directories.
 
     \b
     pvaffinity report report/                        the page, the table and the badge anew
-    pvaffinity report leg-*/ -o site --check         one site for the legs of a CI matrix
+    pvaffinity report legs --allure legs -o site     one report for the legs of a CI matrix
+    pvaffinity report legs -o site --history URL     the same, added to what is published at URL
     pvaffinity report --rejudge report/races         verdicts of saved races, worked out again
     """  # noqa: D301  click reads the backspace that \b is
     if rejudge:
         _rejudge(_expand(files, "*.jsonl", "saved race"), check)
         return
-    result = reports.merge(_expand(files or (output,), "conformance.json", "conformance result"))
-    made = reports.allure_html(allure, output / "allure", progress=click.echo) if allure else None
-    page = reports.write(result, output, allure=made)
+    legs = [(name, release.minor) for name in (expect or "").split(",") if name for release in load_versions().releases]
+    result = reports.merge(_expand(files or (output,), "conformance.json", "conformance result"), expected=legs)
+    details = sorted({path.parent for each in allure for path in each.rglob("*-result.json")})
+    if history is not None:
+        page = reports.publish(
+            result, output, reports.earlier(history), allure=details, label=label, link=link, progress=click.echo
+        )
+    else:
+        made = reports.allure_html(details, output / "allure", progress=click.echo) if allure else None
+        page = reports.write(result, output, allure=made)
     click.echo(f"{headline(result)}\n{page}")
     if check and not result.holds:
         raise SystemExit(1)

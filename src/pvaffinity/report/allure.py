@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _NPM = "allure@3"
@@ -27,26 +27,34 @@ _QUIET_NPM = {
 
 
 def allure_html(
-    results: Path, destination: Path, *, seconds: float = 120.0, progress: Callable[[str], None] = lambda _: None
+    results: Path | Sequence[Path],
+    destination: Path,
+    *,
+    history: Path | None = None,
+    seconds: float = 120.0,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Path | None:
-    """Make one HTML file of a directory of Allure results; None where no generator can be had in time.
+    """Make one HTML file of Allure results; None where no generator can be had in time.
 
     An ``allure`` on the PATH is taken first (Allure 3, or Allure 2 from 2.24), then npm's ``allure`` through ``npx``,
     from its cache or the network. An older report in ``destination`` stays if none can be made.
 
     Args:
-        results: what ``--alluredir`` was.
+        results: what ``--alluredir`` was, or several of these, such as the legs of a CI matrix.
+        history: a file in which Allure 3 keeps earlier results, for trends; this run is added to it.
         destination: a directory; the report is its ``index.html``.
         seconds: for all of it.
         progress: told which generator is tried, and why it is given up.
     """
-    if not any(results.glob("*-result.json")):
-        progress(f"no Allure report: {results} holds no results")
+    directories = [results] if isinstance(results, Path) else list(results)
+    filled = [directory.absolute() for directory in directories if any(directory.glob("*-result.json"))]
+    if not filled:
+        progress(f"no Allure report: {', '.join(map(str, directories)) or 'no directory'} holds no results")
         return None
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="pvaffinity-allure-") as temporary:
         output = Path(temporary) / "report"
-        for name, command in _generators(results.absolute(), output):
+        for name, command in _generators(filled, output, history):
             left = deadline - time.monotonic()
             if left <= 1:
                 break
@@ -63,9 +71,11 @@ def allure_html(
     return None
 
 
-def _generators(results: Path, output: Path) -> list[tuple[str, list[str]]]:
-    three = ["awesome", str(results), "--single-file", "--report-name", _TITLE, "--output", str(output)]
-    two = ["generate", str(results), "--clean", "--single-file", "-o", str(output)]
+def _generators(results: Sequence[Path], output: Path, history: Path | None) -> list[tuple[str, list[str]]]:
+    given = [str(directory) for directory in results]
+    three = ["awesome", *given, "--single-file", "--report-name", _TITLE, "--output", str(output)]
+    three += ["--history-path", str(history.absolute())] if history else []
+    two = ["generate", *given, "--clean", "--single-file", "-o", str(output)]
     found = []
     if allure := shutil.which("allure"):
         found += [("allure (3)", [allure, *three]), ("allure (2)", [allure, *two])]

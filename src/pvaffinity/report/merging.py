@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["merge"]
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from pvaffinity.errors import UserError
 from pvaffinity.report.model import BehaviourResult, ClusterResult, Conformance
 
 
-def merge(files: Sequence[Path]) -> Conformance:
+def merge(files: Sequence[Path], *, expected: Iterable[tuple[str, str]] = ()) -> Conformance:
     """Read ``conformance.json`` files as one. Of two results of a test on a cluster the later counts.
 
-    Clusters come out by version (numerically), then configuration and provider.
+    Clusters come out by version (numerically), then configuration and provider. Of the ``expected`` legs, provider and
+    minor version each, those without a cluster are named as missing.
 
     Raises:
         UserError: there is none, or one of them is no conformance result.
@@ -28,7 +29,9 @@ def merge(files: Sequence[Path]) -> Conformance:
         known = clusters.get(cluster.key)
         clusters[cluster.key] = _join(known, cluster) if known else cluster
     versions = sorted({result.suite_version for result in results})
-    return Conformance(", ".join(versions), tuple(sorted(clusters.values(), key=_order)))
+    found = {(c.provider, ".".join(c.kubernetes.split(".")[:2])) for c in clusters.values()}
+    missing = tuple(f"{provider} {minor}" for provider, minor in expected if (provider, minor) not in found)
+    return Conformance(", ".join(versions), tuple(sorted(clusters.values(), key=_order)), missing)
 
 
 def _join(old: ClusterResult, new: ClusterResult) -> ClusterResult:

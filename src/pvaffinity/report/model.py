@@ -163,10 +163,15 @@ class ClusterResult:
 
 @dataclass(frozen=True)
 class Conformance:
-    """Everything known, from one run or from several."""
+    """Everything known, from one run or from several.
+
+    Attributes:
+        missing: legs of a CI matrix that were expected and have no result, such as ``kind 1.36``.
+    """
 
     suite_version: str
     clusters: tuple[ClusterResult, ...]
+    missing: tuple[str, ...] = ()
 
     def verdicts(self, behaviour: Behaviour) -> list[BehaviourVerdict]:
         """Of a behaviour, on every cluster on which it can be asked for."""
@@ -189,9 +194,10 @@ class Conformance:
 
     @property
     def holds(self) -> bool:
-        """Every behaviour that can be asked for holds on every cluster, and every one was asked for somewhere."""
+        """Every behaviour that can be asked for holds on every cluster and was asked for somewhere; no leg missing."""
         asked = [set(self.verdicts(behaviour)) - {BehaviourVerdict.UNSUPPORTED} for behaviour in BEHAVIOURS]
-        return not self.wrong_gate and all(verdicts == {BehaviourVerdict.HOLDS} for verdicts in asked)
+        complete = not self.missing and not self.wrong_gate
+        return complete and all(verdicts == {BehaviourVerdict.HOLDS} for verdicts in asked)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON. Verdicts are written for readers and worked out anew when read."""
@@ -203,7 +209,8 @@ class Conformance:
                 for b in cluster.behaviours
             ]
             clusters.append(data)
-        return {"schema": SCHEMA, "suite_version": self.suite_version, "clusters": clusters}
+        missing = {"missing": list(self.missing)} if self.missing else {}
+        return {"schema": SCHEMA, "suite_version": self.suite_version, **missing, "clusters": clusters}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Conformance:
@@ -214,7 +221,8 @@ class Conformance:
         """
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']!r} is not {SCHEMA}")
-        return cls(data["suite_version"], tuple(_cluster(cluster) for cluster in data["clusters"]))
+        clusters = tuple(_cluster(cluster) for cluster in data["clusters"])
+        return cls(data["suite_version"], clusters, tuple(data.get("missing") or ()))
 
     def save(self, path: Path) -> Path:
         """Write it to a file, whole or not at all."""

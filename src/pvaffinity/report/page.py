@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["page"]
+__all__ = ["SIGNS", "page"]
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from pvaffinity.report.model import BehaviourVerdict, Conformance, Outcome
 from pvaffinity.report.texts import count_text, headline
 from pvaffinity.verdicts import Verdict
 
-_SIGNS = {"holds": "✓", "broken": "✗", "partial": "◐", "not supported": "–", "not run": "○"}
+SIGNS = {"holds": "✓", "broken": "✗", "partial": "◐", "not supported": "–", "not run": "○"}
 _CHART_HEIGHT, _BAR, _GAP = 150, 34, 12
 
 
-def page(result: Conformance, *, allure: str | None = None) -> str:
-    """The HTML text; ``allure`` is a link to a detailed report, relative to the page."""
+def page(result: Conformance, *, allure: str | None = None, back: str | None = None) -> str:
+    """The HTML text; ``allure`` is a link to a detailed report, ``back`` to all runs, both relative to the page."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pvaffinity.report"),
         autoescape=True,
@@ -34,7 +34,7 @@ def page(result: Conformance, *, allure: str | None = None) -> str:
         headline=headline(result),
         state=_state(result),
         count_text=count_text,
-        sign=_SIGNS,
+        sign=SIGNS,
         chart=_chart,
         verdicts=[str(verdict) for verdict in Verdict],
         bad=(Outcome.FAILED, Outcome.XPASSED),
@@ -42,6 +42,7 @@ def page(result: Conformance, *, allure: str | None = None) -> str:
         errors=_tests(result, Outcome.ERROR),
         gaps=_tests(result, Outcome.XFAILED),
         allure=allure,
+        back=back,
     )
 
 
@@ -100,4 +101,4 @@ def _chart(race: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-assert set(_SIGNS) == {str(verdict) for verdict in BehaviourVerdict}
+assert set(SIGNS) == {str(verdict) for verdict in BehaviourVerdict}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["badge", "headline", "matrix"]
+__all__ = ["badge", "count_text", "headline", "matrix", "overall"]
 
 from collections import Counter
 from typing import Any
@@ -20,7 +20,12 @@ SIGNS = {
 
 
 def headline(result: Conformance) -> str:
-    """The answer in one sentence; what is wrong comes before what is right."""
+    """The answer in one sentence; what is wrong comes before what is right, and what is missing at the end."""
+    answer = _answer(result)
+    return f"{answer} No result from {_and(list(result.missing))}." if result.missing else answer
+
+
+def _answer(result: Conformance) -> str:
     if result.wrong_gate:
         cluster = result.wrong_gate[0]
         return (
@@ -33,7 +38,7 @@ def headline(result: Conformance) -> str:
         where = clusters[0] if len(clusters) == 1 else f"{len(clusters)} of {len(result.clusters)} clusters"
         open_ends = "" if _all_judged(result) else " Not everything else was judged."
         return f"Broken: {', '.join(behaviours)} on {where}.{open_ends}"
-    counts = Counter(_overall(result, behaviour) for behaviour in BEHAVIOURS)
+    counts = Counter(overall(result, behaviour) for behaviour in BEHAVIOURS)
     held = counts[BehaviourVerdict.HOLDS]
     if held + counts[BehaviourVerdict.PARTIAL] == 0:
         return "Nothing was judged: no check ran to its end."
@@ -73,15 +78,16 @@ def matrix(result: Conformance) -> str:
 
 def badge(result: Conformance) -> dict[str, Any]:
     """A badge in the endpoint schema of shields.io."""
-    overall = [_overall(result, behaviour) for behaviour in BEHAVIOURS]
-    held = overall.count(BehaviourVerdict.HOLDS)
-    if result.wrong_gate or BehaviourVerdict.BROKEN in overall:
-        broken = overall.count(BehaviourVerdict.BROKEN)
+    verdicts = [overall(result, behaviour) for behaviour in BEHAVIOURS]
+    held = verdicts.count(BehaviourVerdict.HOLDS)
+    if result.wrong_gate or BehaviourVerdict.BROKEN in verdicts:
+        broken = verdicts.count(BehaviourVerdict.BROKEN)
         message, colour = (f"{broken} broken" if broken else "wrong gate"), "red"
-    elif held + overall.count(BehaviourVerdict.PARTIAL) == 0:
+    elif held + verdicts.count(BehaviourVerdict.PARTIAL) == 0:
         message, colour = "nothing run", "lightgrey"
     else:
-        message, colour = f"{held}/{len(overall)} hold", "brightgreen" if held == len(overall) else "yellow"
+        whole = held == len(verdicts) and not result.missing
+        message, colour = f"{held}/{len(verdicts)} hold", "brightgreen" if whole else "yellow"
     versions = list(dict.fromkeys(".".join(c.kubernetes.split(".")[:2]) for c in result.clusters))
     if versions and colour != "lightgrey":
         message += f" on {versions[0]}" + (f"–{versions[-1]}" if len(versions) > 1 else "")
@@ -113,7 +119,7 @@ def _cell(cluster: ClusterResult, behaviour: Behaviour) -> str:
     return f"{text} ({count_text(found)})" if found.tests else text
 
 
-def _overall(result: Conformance, behaviour: Behaviour) -> BehaviourVerdict:
+def overall(result: Conformance, behaviour: Behaviour) -> BehaviourVerdict:
     """The worst verdict of a behaviour over all clusters that can be asked; one that cannot answer does not count."""
     worst = (
         BehaviourVerdict.BROKEN,
