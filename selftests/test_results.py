@@ -1,0 +1,55 @@
+"""What the controller makes of reports: a test cut off in the middle, or whose worker crashed, has not passed."""
+
+import pytest
+
+from fixtures.collected import DESELECTED
+from fixtures.reporting import _Results
+from pvaffinity.report import Outcome
+
+PROPERTIES = {"cluster": "1.37-gate-on", "behaviour": "relaxing", "title": "A guarantee.", "core": True}
+
+
+def results(*phases, outcome="passed", crashed=False, why="not run: the session ended early", **properties):
+    found = _Results()
+    mine = PROPERTIES | properties
+    for phase in phases:
+        ended = outcome if phase == phases[-1] else "passed"
+        longrepr = None if ended == "passed" else "AssertionError: no"
+        found.pytest_runtest_logreport(
+            pytest.TestReport("t", ("t.py", 1, "t"), {}, ended, longrepr, phase, user_properties=list(mine.items()))
+        )
+    if crashed:
+        report = pytest.TestReport("t", ("t.py", None, "t.py"), (), "failed", "worker 'gw0' crashed", "???")
+        found.pytest_runtest_logreport(report)
+    found.left_out({"t": (mine, why)})
+    return found.tests["t"]
+
+
+def test_a_test_that_came_to_its_end_has_passed():
+    """Set-up, call and teardown passed: only then is it a pass."""
+    assert results("setup", "call", "teardown").outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("phases", [("setup",), ("setup", "call")], ids=len)
+def test_a_test_that_was_cut_off_is_an_error(phases):
+    """Ctrl-C in the middle of a test leaves a set-up that passed and nothing else: that is no pass."""
+    found = results(*phases)
+    assert (found.outcome, found.reason) == (Outcome.ERROR, "cut off: the session ended in the middle of it")
+
+
+def test_a_failure_stays_one_when_the_teardown_is_cut_off():
+    """What had failed before the session ended is broken all the same."""
+    assert results("setup", "call", outcome="failed").outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("phases", [(), ("setup",)], ids=len)
+def test_a_worker_that_crashes_leaves_an_error(phases):
+    """Xdist reports a crash without the test's properties: the test counts as an error, with xdist's words."""
+    found = results(*phases, crashed=True)
+    assert (found.outcome, found.reason) == (Outcome.ERROR, "worker 'gw0' crashed")
+
+
+def test_only_who_leaves_a_slow_test_out_on_purpose_may_do_without_it():
+    """Deselected, a slow test does not make a verdict partial; never come to, it does."""
+    assert not results(core=False, why=DESELECTED).core
+    assert results(core=False).core
