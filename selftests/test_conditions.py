@@ -14,12 +14,14 @@ from pvaffinity.conditions import (
     describe,
     has_affinity,
     has_event,
+    is_affected_since,
     is_available,
     is_bound,
     is_gone,
     is_ready_statefulset,
     is_running,
     is_running_on,
+    is_scheduled,
     is_succeeded,
     is_unschedulable,
     is_unschedulable_because,
@@ -159,3 +161,37 @@ def test_names_fit_into_sentences() -> None:
     assert str(ON_1) == "running on a node in us-east1-b"
     assert str(replacing("u", is_running)) == "replaced and running"
     assert str(has_affinity(None)) == "stored with the affinity none"
+
+
+def running(**changes: Any) -> Obj:
+    container = {"name": "c", "containerID": "x", "restartCount": 0, "state": {"running": {"startedAt": "t"}}}
+    return pod("n", phase="Running", startTime="t", containerStatuses=[container | changes])
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        None,
+        running(restartCount=1),
+        running(containerID="y"),
+        running(state={"waiting": {}}),
+        {**running(), "metadata": {"name": "p", "uid": "u2"}},
+        {**running(), "metadata": {"name": "p", "uid": "u1", "deletionTimestamp": "now"}},
+        {**running(), "spec": {"nodeName": "m"}},
+        {**running(), "status": {**running()["status"], "phase": "Failed"}},
+    ],
+    ids=["gone", "restarted", "other container", "waiting", "replaced", "terminating", "moved", "failed"],
+)
+def test_whatever_happens_to_a_running_pod_affects_it(now):
+    """Any trace of a restart, a move, a failure or a deletion counts; new annotations do not."""
+    condition = is_affected_since(running())
+    assert condition(now).state == "met"
+    annotated = {**running(), "metadata": {"name": "p", "uid": "u1", "annotations": {"a": "b"}}}
+    assert condition(annotated).state == "not yet"
+
+
+def test_a_pod_is_scheduled_as_soon_as_it_has_a_node():
+    """Bound counts, running or not: a kubelet that holds a pod back does not undo what the scheduler did."""
+    assert is_scheduled(pod(phase="Pending")).state == "not yet"
+    assert is_scheduled(pod("n", phase="Pending")).state == "met"
+    assert is_scheduled(None).state == "not yet"

@@ -14,6 +14,7 @@ def test_the_api_server_behaves_as_the_configuration_says(cluster):
 
 def test_metrics_agree_with_behaviour(cluster):
     """``kubernetes_feature_enabled`` names the gate as alpha and in the promised state, or not at all before 1.35."""
+    assert "kubernetes_feature_enabled{" in cluster.admin.text("/metrics")
     metric = capabilities.gate_metric(cluster.admin)
     if not cluster.spec.release.has_gate:
         assert metric is None

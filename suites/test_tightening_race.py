@@ -8,19 +8,20 @@ import pytest
 
 from pvaffinity.affinity import in_zone
 from pvaffinity.races import OFFSETS_MS, sweep
+from pvaffinity.verdicts import Verdict
 
 pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
 
 ROUNDS = 20
 
 
-def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach):
+def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach, places):
     """No pod runs on a node that the volume had lost before the pod was bound, and every round has a clear verdict."""
     record = sweep(
         cluster.admin,
         namespace=namespace,
-        before=in_zone("us-east1-b"),
-        after=in_zone("us-east1-c"),
+        before=in_zone(places.home),
+        after=in_zone(places.other),
         offsets_ms=OFFSETS_MS,
         rounds=ROUNDS,
     )
@@ -28,3 +29,4 @@ def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach
     attach.race("tightening race", record)
     summary = record.summary()
     assert summary.holds, str(summary)
+    assert summary.totals[Verdict.KEPT], "no pod ran at all, so that none could escape"

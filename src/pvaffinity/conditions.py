@@ -13,6 +13,7 @@ __all__ = [
     "describe",
     "has_affinity",
     "has_event",
+    "is_affected_since",
     "is_available",
     "is_bound",
     "is_gone",
@@ -21,6 +22,7 @@ __all__ = [
     "is_rejected",
     "is_running",
     "is_running_on",
+    "is_scheduled",
     "is_succeeded",
     "is_unschedulable",
     "is_unschedulable_because",
@@ -100,6 +102,21 @@ def is_running_on(nodes: Collection[str], label: str) -> Condition:
 def is_unschedulable_because(pattern: str = VOLUME_AFFINITY) -> Condition:
     """A pod that the scheduler has refused with a reason that this regular expression finds."""
     return Condition(f"unschedulable because of /{pattern}/", _unschedulable(pattern), "schedule")
+
+
+def is_affected_since(before: Obj) -> Condition:
+    """A pod that is not left alone: other UID, node, phase, start time or containers than before, or being deleted."""
+
+    def identity(pod: Obj) -> list[Any]:
+        status = _status(pod)
+        containers = [(c["containerID"], c["restartCount"], c["state"]) for c in status.get("containerStatuses") or ()]
+        what = [pod["metadata"]["uid"], pod["spec"].get("nodeName"), status.get("phase"), status.get("startTime")]
+        return [*what, _leaving(pod), containers]
+
+    def check(obj: Obj | None) -> Look:
+        return Look("met" if obj is None or identity(obj) != identity(before) else "not yet", describe(obj))
+
+    return Condition("affected", check, "settle")
 
 
 def is_ready_statefulset(replicas: int) -> Condition:
@@ -261,6 +278,11 @@ is_available = Condition("Available", _phase("Available", "Failed", "Bound"), "b
 
 is_unschedulable = Condition("unschedulable", _unschedulable(""), "schedule")
 """A pod that the scheduler has tried and refused: PodScheduled=False, reason Unschedulable. Bound is terminal."""
+
+is_scheduled = Condition(
+    "bound to a node", lambda obj: Look("met" if obj and obj["spec"].get("nodeName") else "not yet", describe(obj))
+)
+"""A pod that a scheduler has bound, whether or not the node's kubelet lets it run."""
 
 is_running = Condition("running", _running, "start")
 """A pod in phase Running whose containers all run and that is not being deleted; readiness is not looked at."""
