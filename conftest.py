@@ -1,12 +1,13 @@
 """Lists the project's pytest plugins; each one's options and fixtures are described where they are defined."""
 
 pytest_plugins = [
+    "fixtures.existing",
     "fixtures.options",
     "fixtures.clusters",
+    "fixtures.evidence",
     "fixtures.storage",
     "fixtures.pool",
     "fixtures.identities",
-    "fixtures.evidence",
     "fixtures.collected",
     "fixtures.reporting",
 ]

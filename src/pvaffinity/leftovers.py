@@ -90,7 +90,8 @@ def _look(path: Path, by_mark: dict[int, Path]) -> Leftover:
         data = json.loads((path / "owner.json").read_text())
         kept = bool(data.pop("kept", False))
         owner = None if kept else Owner(**data)
-    provider = "kind" if (path / "kind.json").exists() else "local"  # also where it never was made to the end
+    # Said by its own file where the cluster never was made to the end.
+    provider = next((name for name in ("kind", "existing") if (path / f"{name}.json").exists()), "local")
     with contextlib.suppress(OSError, ValueError, KeyError):
         provider = json.loads((path / "cluster.json").read_text())["provider"]
     processes = tuple(sorted(pid for pid, where in by_mark.items() if where == path))

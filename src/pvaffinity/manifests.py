@@ -16,7 +16,7 @@ IMAGE = "registry.k8s.io/pause:3.10"
 MODES = ["ReadWriteOnce"]
 
 SOURCES: Mapping[str, Any] = {
-    "hostPath": lambda name: {"hostPath": {"path": f"/tmp/{name}", "type": "DirectoryOrCreate"}},
+    "hostPath": lambda _: {"hostPath": {"path": "/tmp", "type": "Directory"}},  # on every node; nothing is left there
     "local": lambda name: {"local": {"path": f"/tmp/{name}"}},
     "csi": lambda name: {"csi": {"driver": "disks.pvaffinity.dev", "volumeHandle": name}},
     "nfs": lambda name: {"nfs": {"server": "127.0.0.1", "path": f"/{name}"}},

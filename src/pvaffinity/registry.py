@@ -159,10 +159,12 @@ class Registry:
 
     def say_for(self, spec: ClusterSpec) -> Callable[[str], None]:
         """A progress callback that appends to the session's log, one line each; the owner shows it."""
+        return self._say(spec.id)
 
+    def _say(self, spec_id: str) -> Callable[[str], None]:
         def say(line: str) -> None:
             with (self.directory / "progress.log").open("a") as log:
-                log.write(f"{spec.id}: {line.rstrip()}\n")
+                log.write(f"{spec_id}: {line.rstrip()}\n")
 
         return say
 
@@ -195,7 +197,7 @@ class Registry:
                 self._providers(intent["provider"]).disown(cluster)
                 kept.append(cluster)
                 continue
-            self._providers(intent["provider"]).delete(cluster)
+            self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
             record.unlink(missing_ok=True)
         return kept
 

@@ -46,6 +46,8 @@ def up(config: str, kubernetes_version: str | None, provider: str, binaries: Pat
     versions = load_versions()
     release = versions.find(kubernetes_version) if kubernetes_version else versions.newest
     chosen = providers.choose(provider)
+    if chosen.name == "existing":
+        raise UserError("a cluster that exists is up already", "use --provider local or --provider kind")
     maker = providers.load(chosen.name, binaries=binaries)
     spec = ClusterSpec(chosen.name, release, load_config(config))
     with _interruptible():

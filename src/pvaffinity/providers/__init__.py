@@ -7,12 +7,16 @@ __all__ = ["PROVIDERS", "Choice", "choose", "load"]
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pvaffinity.errors import UserError
 from pvaffinity.providers.base import Provider
 from pvaffinity.versions import Release, load_versions
 
-PROVIDERS = ("local", "kind")
+if TYPE_CHECKING:
+    from pvaffinity.providers.existing import Target
+
+PROVIDERS = ("local", "kind", "existing")
 """Every provider's name."""
 
 
@@ -74,6 +78,7 @@ def load(
     image: str | None = None,
     kind: Path | None = None,
     kubectl: Path | None = None,
+    target: Target | None = None,
 ) -> Provider:
     """Import a provider; its own dependencies are imported only now.
 
@@ -83,7 +88,12 @@ def load(
         image: a node image, for the provider kind.
         kind: a kind program, for the provider kind.
         kubectl: a kubectl, for the provider kind.
+        target: which cluster is meant, for the provider existing.
     """
+    if name == "existing":
+        from pvaffinity.providers.existing import ExistingProvider
+
+        return ExistingProvider(target)
     if name == "kind":
         from pvaffinity.providers.kind import KindProvider
 
