@@ -21,6 +21,8 @@ from pvaffinity.report.writing import write
 
 KEEP = 50
 """Runs a site remembers."""
+KEEP_ALLURE = 10
+"""Runs in Allure's trends: each is about 0.8 kB per test, and all of them are part of the page."""
 
 
 def publish(
@@ -62,9 +64,8 @@ def publish(
     made = None
     if allure:
         trend = site / ALLURE
-        trend.write_text(history.allure)
+        trend.write_text(_last(history.allure, KEEP_ALLURE - 1))
         made = allure_html(allure, site / "allure", history=trend, progress=progress)
-        trend.write_text("".join(trend.read_text().splitlines(keepends=True)[-keep:]))
     elif history.allure:
         (site / ALLURE).write_text(history.allure)
     write(result, site, allure=made, back="index.html")
@@ -76,6 +77,10 @@ def publish(
     index = site / "index.html"
     index.write_text(_index(history, headline(result), allure=made is not None))
     return index
+
+
+def _last(text: str, lines: int) -> str:
+    return "".join(text.splitlines(keepends=True)[-lines:])
 
 
 def _index(history: History, answer: str, *, allure: bool) -> str:
