@@ -142,6 +142,17 @@ def test_a_later_run_of_a_test_replaces_the_earlier(tmp_path):
     assert joined.races == (RACE,)
 
 
+def test_a_part_that_is_repeated_does_not_unsay_the_rest(tmp_path):
+    """What the later run left out (``-k``) keeps its earlier result; what only the later run has is taken over."""
+    first = cluster("1.37.2", "on", BROKEN)
+    left_out = (behaviour("rbac", "skipped", "skipped", "skipped"), behaviour("race", "skipped", "passed"))
+    again = replace(cluster(), behaviours=left_out, started="2026-01-02T00:00:00Z")
+    files = [Conformance("1", (c,)).save(tmp_path / f"{i}.json") for i, c in enumerate((first, again))]
+    (joined,) = merge(files).clusters
+    assert joined.behaviour("race").verdict == BehaviourVerdict.HOLDS
+    assert [test.outcome for test in joined.behaviour("rbac").tests] == ["passed", "passed", "skipped"]
+
+
 def test_nothing_to_merge_is_an_error():
     """No file is not an empty success."""
     with pytest.raises(UserError, match="no conformance result"):

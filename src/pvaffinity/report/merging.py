@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pvaffinity.errors import UserError
-from pvaffinity.report.model import BehaviourResult, ClusterResult, Conformance
+from pvaffinity.report.model import BehaviourResult, ClusterResult, Conformance, Outcome
 
 
 def merge(files: Sequence[Path], *, expected: Iterable[tuple[str, str]] = ()) -> Conformance:
-    """Read ``conformance.json`` files as one. Of two results of a test on a cluster the later counts.
+    """Read ``conformance.json`` files as one.
 
-    Clusters come out by version (numerically), then configuration and provider. Of the ``expected`` legs, provider and
-    minor version each, those without a cluster are named as missing.
+    Of two results of a test on a cluster the later counts, unless it was left out the later time: repeating a part does
+    not unsay the rest. Clusters come out by version (numerically), then configuration and provider. Of the ``expected``
+    legs, provider and minor version each, those without a cluster are named as missing.
 
     Raises:
         UserError: there is none, or one of them is no conformance result.
@@ -37,7 +38,9 @@ def merge(files: Sequence[Path], *, expected: Iterable[tuple[str, str]] = ()) ->
 def _join(old: ClusterResult, new: ClusterResult) -> ClusterResult:
     behaviours = []
     for name in dict.fromkeys(b.name for b in (*old.behaviours, *new.behaviours)):
-        tests = {test.id: test for test in (*old.behaviour(name).tests, *new.behaviour(name).tests)}
+        tests = {test.id: test for test in old.behaviour(name).tests}
+        later = new.behaviour(name).tests
+        tests |= {test.id: test for test in later if test.outcome != Outcome.SKIPPED or test.id not in tests}
         behaviours.append(BehaviourResult(name, tuple(tests.values())))
     races = {race.get("title"): race for race in (*old.races, *new.races)}
     capabilities = {c.get("name"): c for c in (*old.capabilities, *new.capabilities)}
