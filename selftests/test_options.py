@@ -22,6 +22,7 @@ def run(*arguments, suite="suites/test_gate_state.py"):
         (["--cluster-config", "no/such.yaml"], "no cluster configuration 'no/such.yaml'", "kind document"),
         (["--provider", "minikube"], "unknown provider 'minikube'", "use one of auto"),
         (["--binaries", "/no/such/directory"], "no directory /no/such/directory", "name a directory"),
+        (["--reports", "README.md/x", "--full-report"], "README.md is not a directory", "name another directory"),
     ],
 )
 def test_a_wrong_option_is_told_in_two_lines(arguments, what, fix):

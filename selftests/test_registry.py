@@ -1,5 +1,6 @@
 """The registry of a session's clusters: made once, whoever asks; deleted by the owner, whatever happened."""
 
+import errno
 import multiprocessing
 import os
 import threading
@@ -90,6 +91,25 @@ def test_a_failure_is_told_to_everyone_and_tried_once(tmp_path):
         assert (caught.value.what, caught.value.detail) == ("the API server exited", "the log's tail")
     assert (tmp_path / "log").read_text().count("create") == 1
     assert [error.what for error in registry(tmp_path).errors()] == ["the API server exited"]
+
+
+def test_a_record_cut_short_by_a_full_disk_is_none(tmp_path, monkeypatch):
+    """Where even the failure cannot be written down it is told all the same, and nothing half written is read."""
+
+    def cut(self, text):
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(self, spec, progress):
+        raise UserError("0 MB are free", "make room")
+
+    ours = registry(tmp_path)
+    monkeypatch.setattr(Recorder, "check", full)
+    monkeypatch.setattr(Path, "write_text", cut)
+    with pytest.raises(UserError, match="0 MB are free"):
+        ours.obtain(spec())
+    assert ours.errors() == []
+    assert list(ours) == []
 
 
 def test_the_owner_deletes_what_was_made(tmp_path):

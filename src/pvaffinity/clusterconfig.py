@@ -104,7 +104,9 @@ def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConf
         )
     try:
         document = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}", f"make it readable: chmod u+r {path}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} is not readable YAML: {str(error).splitlines()[0]}", f"correct it: {path}") from error
     return _parse(document, path)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 __all__ = ["Registry"]
 
+import contextlib
 import json
 import secrets
 import time
@@ -98,7 +99,8 @@ class Registry:
 
     def _remember(self, spec: ClusterSpec, failure: UserError) -> None:
         told = {"what": failure.what, "fix": failure.fix, "detail": failure.detail}
-        _write(self.directory / f"{spec.id}.error", told)
+        with contextlib.suppress(OSError):  # a full disk may be the very failure, and that is what must be told
+            _write(self.directory / f"{spec.id}.error", told)
 
     def _make_room(self, spec: ClusterSpec) -> bool:
         """Delete a cluster that nobody uses, or wait until there is one; False where the session has no other."""
@@ -153,6 +155,8 @@ class Registry:
             cluster = provider.create(spec, name, directory, self.owner, say)
         except BaseException:
             record.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                directory.rmdir()  # where the provider left nothing in it
             raise
         cluster.save()
         return cluster
@@ -215,6 +219,6 @@ def _write(path: Path, data: dict[str, str]) -> None:
 
 
 def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}")
+    temporary = path.with_name(f"{path.name}.new")  # what is cut short, on a full disk, must not look like a record
     temporary.write_text(text)
     temporary.replace(path)
