@@ -112,6 +112,7 @@ def test_update_on_the_one_volume_suffices_for_put(cluster, volume, user):
     assert can_i(who, "update", "persistentvolumes", name=vol.pv.name)
 
 
+@pytest.mark.requires("kubectl")
 @pytest.mark.parametrize("without", ["get", "patch"])
 def test_kubectl_patch_needs_get_and_patch(cluster, volume, user, tmp_path, without):
     """``kubectl patch`` reads before it writes: with get and patch it gets past RBAC, without either it is 403."""

@@ -50,11 +50,11 @@ def bind(cluster, pod, timeline):
 
 
 @pytest.fixture
-def stranded(cluster, volume, move, bind, until):
-    """A volume tightened from zone b to zone c, and a pod bound to the zone it has lost, refused by the kubelet."""
-    (lost,) = cluster.topology.where(zone="us-east1-b")
-    vol = volume(affinity=in_zone("us-east1-b"))
-    move(vol, in_zone("us-east1-c"))
+def stranded(cluster, volume, move, bind, until, places):
+    """A volume tightened from one zone to another, and a pod bound to the zone it has lost, refused by the kubelet."""
+    lost = cluster.topology.where(zone=places.home)[0]
+    vol = volume(affinity=in_zone(places.home))
+    move(vol, in_zone(places.other))
     made = bind(vol, lost)
     until(made, is_refused_by_kubelet())
     return vol, made
@@ -79,19 +79,20 @@ def test_the_kubelet_rejects_it(stranded, until):
     until(made, is_rejected)
 
 
-def test_a_recreated_pod_runs_where_the_volume_is(cluster, stranded, pod, until):
+def test_a_recreated_pod_runs_where_the_volume_is(cluster, stranded, pod, until, places):
     """Deleted and created again, the pod is scheduled to the volume's zone and runs within seconds."""
     vol, made = stranded
     cluster.admin.delete(made.ref)
     until(made, is_gone, "recover-quick")
 
-    until(pod(vol), cluster.running_on(zone="us-east1-c"), "recover-quick")
+    until(pod(vol), cluster.running_on(zone=places.other), "recover-quick")
 
 
+@pytest.mark.requires("node-labels")
 def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, move, bind, until, request):
     """A node that gets the label back takes the stuck pod at the next mount retry, within seconds."""
     key = f"pvaffinity.dev/rack-{secrets.token_hex(4)}"
-    (node,) = cluster.topology.where(zone="us-east1-b")
+    node = cluster.topology.schedulable[0]
     ref = Ref("Node", node.name)
 
     def label(value):
@@ -111,10 +112,10 @@ def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, move, bin
 
 
 @pytest.mark.slow
-def test_it_recovers_when_the_affinity_is_relaxed_again(stranded, move, until):
+def test_it_recovers_when_the_affinity_is_relaxed_again(stranded, move, until, places):
     """The stuck pod runs once its node is allowed again; the kubelet re-reads the volume only every 2 min 3 s."""
     vol, made = stranded
-    move(vol, in_zone("us-east1-b", "us-east1-c"))
+    move(vol, in_zone(places.home, places.other))
 
     recovered = until(made, is_running, "recover-slow")
     assert recovered["metadata"]["uid"] == made.uid
