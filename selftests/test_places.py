@@ -73,6 +73,7 @@ def test_no_node_is_in_the_zone_that_is_nowhere() -> None:
     """A zone that happens to have the name made up for nowhere is avoided, also if its node is not schedulable."""
     found = places(node("a", "r-x", "r"), node("b", "r-y", "r"), Node("c", {ZONE: "r-z"}, schedulable=False))
     assert found.nowhere == "r-z1"
+    assert places(node("a")).nowhere == "nowhere-z"
 
 
 def test_two_generations_on_one_node_tell_nothing_apart() -> None:

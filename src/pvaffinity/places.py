@@ -39,10 +39,9 @@ class Places:
         Raises:
             NotSupportedError: there is none.
         """
-        for region, zones in self._zones().items():
-            if len(zones) > 1:
-                return region
-        raise NotSupportedError("no two schedulable zones in one region")
+        if (region := self._region()) is None:
+            raise NotSupportedError("no two schedulable zones in one region")
+        return region
 
     @property
     def home(self) -> str:
@@ -58,7 +57,8 @@ class Places:
     def nowhere(self) -> str:
         """The name of a zone that has no node."""
         taken = {node.zone for node in self.topology.nodes}
-        return next(name for n in range(len(taken) + 1) if (name := f"{self.region}-z{n or ''}") not in taken)
+        near = self._region() or "nowhere"
+        return next(name for n in range(len(taken) + 1) if (name := f"{near}-z{n or ''}") not in taken)
 
     @property
     def abroad(self) -> str:
@@ -107,6 +107,9 @@ class Places:
             except NotSupportedError as lack:
                 found.append(str(lack))
         return list(dict.fromkeys(found))
+
+    def _region(self) -> str | None:
+        return next((region for region, zones in self._zones().items() if len(zones) > 1), None)
 
     def _zones(self) -> dict[str, list[str]]:
         """The zones of every region, in order of their names."""
