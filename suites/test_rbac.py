@@ -63,6 +63,19 @@ def test_self_subject_access_review_agrees_for_the_denied(user, role):
     assert allowed == []
 
 
+@pytest.mark.parametrize("role", ["view", "edit", "admin"])
+def test_the_same_role_in_the_whole_cluster_gives_no_access_either(cluster, volume, user, role):
+    """Bound by a ClusterRoleBinding, view, edit and admin have no verb on volumes either: the roles lack them."""
+    vol = volume(affinity=ZONE_B)
+    who = user(cluster_role=role, everywhere=True)
+
+    assert attempt(lambda: who.get(vol.pv)) == FORBIDDEN
+    for verb in (Verb.PUT, *PATCHES):
+        outcome = patches.update(who, vol.pv, REGION.to_dict(), verb, reader=cluster.admin)
+        assert outcome == FORBIDDEN, f"{verb}: {outcome}"
+    assert [verb for verb in VERBS_ON_PVS if can_i(who, verb, "persistentvolumes")] == []
+
+
 @pytest.mark.parametrize("role", ["edit", "admin"])
 def test_whoever_may_edit_claims_may_still_not_touch_volumes(cluster, volume, user, namespace, role):
     """A user who can update the claim is refused the volume it is bound to."""

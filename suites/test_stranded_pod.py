@@ -13,6 +13,7 @@ from pvaffinity.affinity import in_zone, where
 from pvaffinity.api import MERGE_PATCH
 from pvaffinity.conditions import is_gone, is_refused_by_kubelet, is_rejected, is_running
 from pvaffinity.objects import Ref
+from pvaffinity.outcomes import Accepted
 from pvaffinity.waiting import WaitTimeout
 
 pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
@@ -25,7 +26,7 @@ def move(cluster, timeline):
     def update(vol, affinity):
         outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
         timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
-        assert str(outcome) == "accepted"
+        assert outcome == Accepted({})
 
     return update
 
@@ -50,19 +51,25 @@ def bind(cluster, pod, timeline):
 
 
 @pytest.fixture
-def stranded(cluster, volume, move, bind, until, places):
-    """A volume tightened from one zone to another, and a pod bound to the zone it has lost, refused by the kubelet."""
+def misplaced(cluster, volume, move, bind, places):
+    """A volume tightened from one zone to another, and a pod bound to a node of the zone it has lost."""
     lost = cluster.topology.where(zone=places.home)[0]
     vol = volume(affinity=in_zone(places.home))
     move(vol, in_zone(places.other))
-    made = bind(vol, lost)
-    until(made, is_refused_by_kubelet())
-    return vol, made
+    return vol, bind(vol, lost)
 
 
-def test_the_kubelet_does_not_run_it_and_says_why(stranded, never):
+@pytest.fixture
+def stranded(misplaced, until):
+    """The same, once the kubelet has refused to mount the volume."""
+    until(misplaced[1], is_refused_by_kubelet())
+    return misplaced
+
+
+def test_the_kubelet_does_not_run_it_and_says_why(misplaced, until, never):
     """The pod stays Pending with its container waiting in ContainerCreating, and has a FailedMount event."""
-    _, made = stranded
+    _, made = misplaced
+    until(made, is_refused_by_kubelet())
     never(made, is_running)
     status = made.read()["status"]
     assert status["phase"] == "Pending"
