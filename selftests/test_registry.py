@@ -185,3 +185,12 @@ def test_a_machine_that_is_full_of_others_is_an_error_told_to_everyone(tmp_path)
         with pytest.raises(UserError, match="the machine is full"):
             registry(tmp_path, room=0).obtain(spec(), os.getpid())
     assert [error.what for error in registry(tmp_path).errors()] == ["the machine is full"]
+
+
+def test_clusters_that_are_to_be_kept_make_no_room(tmp_path):
+    """Where clusters are kept at the end, who finds no room is told at once instead of waiting for ever."""
+    ours = registry(tmp_path, room=1, keeps=True)
+    ours.obtain(spec("gate-on"), 0)
+    with pytest.raises(UserError, match="the machine is full"):
+        ours.obtain(spec("gate-off"), os.getpid())
+    assert [cluster.config for cluster in ours] == ["gate-on"]

@@ -103,8 +103,10 @@ class Registry:
             _write(self.directory / f"{spec.id}.error", told)
 
     def _make_room(self, spec: ClusterSpec) -> bool:
-        """Delete a cluster that nobody uses, or wait until there is one; False where the session has no other."""
+        """Delete a cluster that nobody uses, or wait until there is one; False where the session has none to delete."""
         waited = False
+        if self.keeps:
+            return False
         while others := [path for path in sorted(self.directory.glob("*.json")) if path.stem != spec.id]:
             for record in others:
                 if self._evict(record):
@@ -119,7 +121,7 @@ class Registry:
     def _evict(self, record: Path) -> bool:
         try:
             with filelock.FileLock(record.with_suffix(".lock"), timeout=0):
-                if self.keeps or not record.exists() or self._in_use(record):
+                if not record.exists() or self._in_use(record):
                     return False
                 intent = json.loads(record.read_text())
                 cluster = _load_or_make_up(intent, Path(intent["directory"]))
