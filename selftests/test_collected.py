@@ -49,6 +49,10 @@ def test_gap(): assert False
 
 @pytest.mark.xfail(raises=AssertionError, strict=True)
 def test_gap_unseen(broken): assert False
+
+def test_slow_machine():
+    from pvaffinity.errors import UserError
+    raise UserError("the machine is too busy", "run it again")
 """
 
 
@@ -74,6 +78,7 @@ def test_what_never_ran_is_known_when_a_session_ends_early(tmp_path, workers):
         "test_b": early,
         "test_gap": early,
         "test_gap_unseen": early,
+        "test_slow_machine": early,
         "test_left_out": "deselected",
     }
 
@@ -84,3 +89,11 @@ def test_a_known_gap_excuses_the_test_but_not_its_set_up(tmp_path):
     outcomes = (tmp_path / "outcomes").read_text().splitlines()
     assert "test_gap call xfailed" in outcomes
     assert "test_gap_unseen setup error" in outcomes
+
+
+def test_a_machine_too_slow_to_judge_accuses_nobody(tmp_path):
+    """A test that raises UserError fails the session, but its outcome is an error: the verdict is not *broken*."""
+    run(tmp_path)
+    outcomes = (tmp_path / "outcomes").read_text().splitlines()
+    assert "test_slow_machine call error" in outcomes
+    assert "test_a call failed" in outcomes
