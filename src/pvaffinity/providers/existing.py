@@ -110,6 +110,8 @@ class ExistingProvider:
             powers |= {Power.NODE_LABELS} if self.target.allow_node_labels else set()
             notes = {"context": document["current-context"], "nodes": f"{len(topology.schedulable)} schedulable"}
             notes |= {"not supported": "; ".join(missing)} if missing else {}
+            labelled = [node.name for node in topology.nodes if node.labels.get(node_labels.SESSION) == name]
+            notes |= {"labelled nodes": ", ".join(labelled)} if labelled else {}
             return Cluster(
                 name=name,
                 provider=self.name,
