@@ -131,3 +131,14 @@ def test_directories_without_permissions_are_removed(tmp_path):
     remove_tree(tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
     remove_tree(tmp_path / "tree")
+
+
+def test_the_directory_of_a_session_goes_when_its_process_has_ended(run_directory):
+    """A killed session's directory is removed; one whose process runs, and one that says nothing, are left alone."""
+    for name in ("living", "killed", "silent"):
+        (run_directory / "sessions" / name).mkdir(parents=True)
+    leftovers.claim_session(run_directory / "sessions" / "living")
+    (run_directory / "sessions" / "killed" / "owner").write_text('{"pid": 1, "start": 1}')
+
+    assert leftovers.remove_ended_sessions() == [run_directory / "sessions" / "killed"]
+    assert {path.name for path in (run_directory / "sessions").iterdir()} == {"living", "silent"}

@@ -6,19 +6,31 @@ as ``kubelet`` proves nothing. Clusters of a living owner are left alone unless 
 
 from __future__ import annotations
 
-__all__ = ["Leftover", "clusters_dir", "end_processes", "find", "processes_of", "remove"]
+__all__ = [
+    "Leftover",
+    "claim_session",
+    "clusters_dir",
+    "end_processes",
+    "find",
+    "processes_of",
+    "remove",
+    "remove_ended_sessions",
+]
 
 import contextlib
 import json
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pvaffinity.errors import UserError
 from pvaffinity.local import control
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.local.processes import end_processes, marked, processes_of
 from pvaffinity.paths import run_dir
 
+_SESSION_OWNER = "owner"  # not .json: those are records of clusters
 _YOUNG = 60.0  # seconds in which a directory without owner.json may still be on its way
 
 
@@ -81,6 +93,32 @@ def remove(leftover: Leftover) -> None:
         cluster = Cluster(name, leftover.provider, "", "", directory, kubeconfig, None, frozenset())
         providers.load(leftover.provider).delete(cluster)
     remove_tree(leftover.directory)
+
+
+def claim_session(directory: Path) -> None:
+    """Say that this process needs a session's directory, so that others can tell when it does no more.
+
+    Raises:
+        UserError: nothing can be written there.
+    """
+    try:
+        (directory / _SESSION_OWNER).write_text(json.dumps(asdict(Owner.of(os.getpid()))))
+    except OSError as error:
+        raise UserError(
+            f"{directory} cannot be written: {error.strerror}",
+            "make room there, or set PVAFFINITY_RUN to another directory",
+        ) from error
+
+
+def remove_ended_sessions() -> list[Path]:
+    """Remove the directories of sessions whose process has ended without doing so, such as by SIGKILL."""
+    ended = []
+    for claim in sorted((run_dir() / "sessions").glob(f"*/{_SESSION_OWNER}")):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            if not Owner(**json.loads(claim.read_text())).alive:
+                remove_tree(claim.parent)
+                ended.append(claim.parent)
+    return ended
 
 
 def _look(path: Path, by_mark: dict[int, Path]) -> Leftover:

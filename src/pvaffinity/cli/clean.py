@@ -22,6 +22,8 @@ def clean(everything: bool, dry_run: bool) -> None:
         click.echo(f"{'would remove' if dry_run else 'removing'} {leftover}")
         if not dry_run:
             leftovers.remove(leftover)
+    if not dry_run:
+        leftovers.remove_ended_sessions()
     if not found:
         click.echo("nothing to clean")
     owned = [] if everything else [each for each in leftovers.find(everything=True) if each.owned]
