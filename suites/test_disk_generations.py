@@ -65,7 +65,7 @@ def test_the_running_pod_on_gen1_is_left_alone(cluster, volume, pod, until, neve
 
     until(pod(vol), cluster.running_on(disk=places.gen2))
     running.touch()
-    never(running, is_affected_since(before))
+    never(running, is_affected_since(before), during=3)
 
 
 def test_a_stateful_sets_replacement_pod_moves_to_gen2(cluster, workspace, volume, until, upgrade, places):

@@ -78,7 +78,7 @@ def test_a_running_pod_notices_nothing(cluster, volume, pod, until, never, relax
     witness = pod(vol, zone=places.other)
     until(witness, is_running)  # scheduler and a kubelet have both worked with the new affinity
     running.touch()
-    never(running, is_affected_since(before))
+    never(running, is_affected_since(before), during=3)
 
 
 def test_volume_and_claim_stay_bound_to_each_other(volume, pod, until, relax, timeline, places):
