@@ -11,7 +11,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from pvaffinity import leftovers
+from pvaffinity import leftovers, paths
 from pvaffinity.cli.clean import clean
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.local.plan import MARKER
@@ -142,3 +142,16 @@ def test_the_directory_of_a_session_goes_when_its_process_has_ended(run_director
 
     assert leftovers.remove_ended_sessions() == [run_directory / "sessions" / "killed"]
     assert {path.name for path in (run_directory / "sessions").iterdir()} == {"living", "silent"}
+
+
+def test_scratch_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path, monkeypatch):
+    """Keys and caches of a process that was killed are removed; those of one that runs are not touched."""
+    monkeypatch.setenv("PVAFFINITY_RUN", str(tmp_path / "run"))
+    mine = paths.scratch_dir("identity")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    dead = mine.with_name(f"kubectl-{gone.pid}-abc")
+    dead.mkdir()
+    assert leftovers.remove_ended_sessions() == [dead]
+    assert mine.exists()
+    assert not dead.exists()

@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from pvaffinity.budgets import budget_of
 from pvaffinity.conditions import Condition, Look
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.objects import Obj, Ref, collection_path
+from pvaffinity.paths import scratch_dir
 from pvaffinity.waiting import WaitError, WaitTimeout, until
 
 _SIGNER = "kubernetes.io/kube-apiserver-client"
@@ -211,7 +211,7 @@ def _client(admin: Api, identity: str, *, certificate: bytes = b"", key: bytes =
         settings.api_key = {"BearerToken": f"Bearer {token}"}
     if not certificate:
         return Api(client.ApiClient(settings), identity)
-    directory = Path(tempfile.mkdtemp(prefix="pvaffinity-identity-"))  # private to the user
+    directory = scratch_dir("identity")
     settings.cert_file, settings.key_file = str(directory / "tls.crt"), str(directory / "tls.key")
     (directory / "tls.crt").write_bytes(certificate)
     (directory / "tls.key").write_bytes(key)

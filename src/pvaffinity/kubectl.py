@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from pvaffinity.errors import Cause, UserError
 from pvaffinity.objects import Obj
 from pvaffinity.outcomes import Accepted, Outcome, Refused
+from pvaffinity.paths import scratch_dir
 
 _CODES = {
     "AlreadyExists": 409,
@@ -113,7 +113,7 @@ class Kubectl:
     def __init__(self, binary: Path, kubeconfig: Path) -> None:
         self.binary = binary
         self.kubeconfig = kubeconfig
-        self._cache = tempfile.mkdtemp(prefix="pvaffinity-kubectl-")
+        self._cache = str(scratch_dir("kubectl"))
         weakref.finalize(self, shutil.rmtree, self._cache, ignore_errors=True)
 
     def run(self, *args: str, input: str = "", timeout: float = 30.0) -> Completed:  # noqa: A002

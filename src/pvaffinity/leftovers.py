@@ -24,6 +24,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from pvaffinity.errors import UserError
 from pvaffinity.local import control
 from pvaffinity.local.owner import Owner, remove_tree
@@ -111,13 +113,18 @@ def claim_session(directory: Path) -> None:
 
 
 def remove_ended_sessions() -> list[Path]:
-    """Remove the directories of sessions whose process has ended without doing so, such as by SIGKILL."""
+    """Remove the directories of sessions and processes that have ended without doing so, such as by SIGKILL."""
     ended = []
     for claim in sorted((run_dir() / "sessions").glob(f"*/{_SESSION_OWNER}")):
         with contextlib.suppress(OSError, ValueError, TypeError):
             if not Owner(**json.loads(claim.read_text())).alive:
                 remove_tree(claim.parent)
                 ended.append(claim.parent)
+    for scratch in sorted((run_dir() / "scratch").glob("*-*-*")):
+        pid = scratch.name.split("-")[1]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            remove_tree(scratch)
+            ended.append(scratch)
     return ended
 
 

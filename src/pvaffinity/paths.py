@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["cache_dir", "run_dir"]
+__all__ = ["cache_dir", "run_dir", "scratch_dir"]
 
 import os
 import tempfile
@@ -45,3 +45,13 @@ def run_dir() -> Path:
     if owner != os.getuid():
         raise UserError(f"{path} belongs to user {owner}", "set PVAFFINITY_RUN to a directory of your own")
     return path
+
+
+def scratch_dir(what: str) -> Path:
+    """A new private directory of this process, below the run directory; it removes it itself.
+
+    Its name tells whose it is (``<what>-<pid>-…``), so that what a killed process left can be found.
+    """
+    parent = run_dir() / "scratch"
+    parent.mkdir(mode=0o700, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{what}-{os.getpid()}-", dir=parent))
