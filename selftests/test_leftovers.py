@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -144,14 +145,15 @@ def test_the_directory_of_a_session_goes_when_its_process_has_ended(run_director
     assert {path.name for path in (run_directory / "sessions").iterdir()} == {"living", "silent"}
 
 
-def test_scratch_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path, monkeypatch):
+def test_scratch_of_a_killed_process_goes_and_that_of_a_living_one_stays(monkeypatch):
     """Keys and caches of a process that was killed are removed; those of one that runs are not touched."""
-    monkeypatch.setenv("PVAFFINITY_RUN", str(tmp_path / "run"))
-    mine = paths.scratch_dir("identity")
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    dead = mine.with_name(f"kubectl-{gone.pid}-abc")
-    dead.mkdir()
-    assert leftovers.remove_ended_sessions() == [dead]
-    assert mine.exists()
-    assert not dead.exists()
+    with tempfile.TemporaryDirectory(dir="/tmp") as run:  # short: sockets lie in a run directory
+        monkeypatch.setenv("PVAFFINITY_RUN", run)
+        mine = paths.scratch_dir("identity")
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        dead = mine.with_name(f"kubectl-{gone.pid}-abc")
+        dead.mkdir()
+        assert leftovers.remove_ended_sessions() == [dead]
+        assert mine.exists()
+        assert not dead.exists()
