@@ -7,7 +7,6 @@ afterwards from the recorded history, by :mod:`pvaffinity.verdicts`. Its forced 
 import pytest
 
 from pvaffinity.affinity import in_zone
-from pvaffinity.errors import UserError
 from pvaffinity.races import OFFSETS_MS, sweep
 from pvaffinity.verdicts import Verdict
 
@@ -30,11 +29,10 @@ def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach
     attach.race("tightening race", record)
     summary = record.summary()
     assert not summary.failures, f"\n{summary}"
-    if summary.short:
-        raise UserError(
-            f"{len(summary.short)} of {len(summary.steps)} steps had fewer than {ROUNDS} rounds when time was up",
-            "run it again on a machine with less to do, or without other workers (no -n)",
-            detail=str(summary),
+    if summary.short:  # no evidence against Kubernetes, and not all that was wanted for it: the verdict is partial
+        pytest.skip(
+            f"too busy a machine: {len(summary.short)} of {len(summary.steps)} steps had fewer than {ROUNDS} rounds when"
+            " time was up; run it again without other workers (no -n)"
         )
     assert summary.holds
     assert summary.totals[Verdict.KEPT], "no pod ran at all, so that none could escape"
