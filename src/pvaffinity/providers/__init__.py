@@ -59,7 +59,7 @@ def _auto(release: Release, image: str | None, kind: Path | None) -> Choice:
         engine = require()
         found = kind_setup.find_kind(kind)
     except UserError as error:
-        return Choice("local", error.what)
+        return Choice("local", error.what.partition(": ")[0])
     node = kind_setup.choose_image(engine, release, image)
     why = f"{engine.name} {engine.version} answers, kind {found.version} is there"
     if node.present:
