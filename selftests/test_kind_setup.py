@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import yaml
 
+from pvaffinity import inotify
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.engine import Engine, EngineError, Image
 from pvaffinity.errors import UserError
@@ -155,7 +156,7 @@ def test_a_machine_that_cannot_is_refused():
 
 def test_inotify_limits_are_tried(monkeypatch):
     """More nodes than the limit allows are refused with the sysctl that helps."""
-    monkeypatch.setattr(kind_setup, "_free_inotify", lambda need: min(need, 60))
+    monkeypatch.setattr(inotify, "free_instances", lambda need: min(need, 60))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     kind_setup._check_inotify(2)
     with pytest.raises(UserError, match="60 are free; 6 nodes need about 106") as caught:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from pvaffinity import inotify
 from pvaffinity.errors import UserError
 from pvaffinity.local import preflight
 from pvaffinity.paths import cache_dir, run_dir
@@ -193,7 +194,7 @@ def _node_image() -> tuple[bool, str, str]:
 def _inotify() -> tuple[bool, str, str]:
     instances = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
     watches = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())
-    fix = "sudo sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288"
+    fix = inotify.REMEDY
     return instances >= 128 and watches >= 8192, f"{instances} instances, {watches} watches", fix
 
 

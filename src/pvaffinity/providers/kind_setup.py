@@ -17,11 +17,9 @@ __all__ = [
     "pull",
 ]
 
-import ctypes
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -32,6 +30,7 @@ from typing import Any
 import psutil
 import yaml
 
+from pvaffinity import inotify
 from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import Cache
@@ -240,30 +239,13 @@ def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int
 
 
 def _check_inotify(nodes: int) -> None:
-    need = INOTIFY_BASE + nodes * INOTIFY_NODE
-    try:
-        limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    except (OSError, ValueError):
+    need, limit = INOTIFY_BASE + nodes * INOTIFY_NODE, inotify.limit()
+    if limit is None:
         return
     # The programs of nodes are root's, as is their limit: what is free can be tried by root alone.
-    free = _free_inotify(need) if os.geteuid() == 0 else limit
+    free = inotify.free_instances(need) if os.geteuid() == 0 else limit
     if free < need:
         raise UserError(
             f"fs.inotify.max_user_instances is {limit}, of which {free} are free; {nodes} nodes need about {need}",
-            "sudo sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288",
+            inotify.REMEDY,
         )
-
-
-def _free_inotify(need: int) -> int:
-    """How many inotify instances can be had, at most ``need``; tried, since nothing tells."""
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < need + 200:  # the error would be the same
-        return need
-    libc = ctypes.CDLL(None)
-    made: list[int] = []
-    try:
-        while len(made) < need and (descriptor := libc.inotify_init1(os.O_CLOEXEC)) >= 0:
-            made.append(descriptor)
-        return len(made)
-    finally:
-        for descriptor in made:
-            os.close(descriptor)
