@@ -36,12 +36,10 @@ from typing import Any, Literal
 
 from pvaffinity.affinity import Affinity
 from pvaffinity.objects import Obj
+from pvaffinity.verdicts import REJECTED
 
 VOLUME_AFFINITY = r"had volume node affinity conflict|didn't match PersistentVolume's node affinity"
 """What the scheduler says of nodes that a volume's affinity excludes, in older and (1.34 to 1.37) newer words."""
-
-REJECTED = "VolumeNodeAffinity"
-"""The reason KEP-5381 plans for a pod that its kubelet rejects (kubernetes/kubernetes#140595, not released)."""
 
 VOLUME_ZONE = r"no available volume zone"
 """What the scheduler says of nodes that a volume's zone *labels* exclude (plugin VolumeZone)."""

@@ -87,12 +87,7 @@ def api_server(config: ClusterConfig, files: ServerFiles) -> list[str]:
 def controller_manager(config: ClusterConfig, files: ServerFiles, kubeconfig: Path) -> list[str]:
     """kube-controller-manager, with all its controllers and the signer of users' certificates."""
     flags = {
-        "kubeconfig": str(kubeconfig),
-        "authentication-kubeconfig": str(kubeconfig),
-        "authorization-kubeconfig": str(kubeconfig),
-        "bind-address": "127.0.0.1",
-        "cert-dir": str(files.directory / "kube-controller-manager"),
-        "leader-elect": "false",
+        **_client_flags(files.directory / "kube-controller-manager", kubeconfig),
         "use-service-account-credentials": "true",
         "service-account-private-key-file": str(files.service_accounts.key),
         "root-ca-file": str(files.ca.certificate),
@@ -100,25 +95,27 @@ def controller_manager(config: ClusterConfig, files: ServerFiles, kubeconfig: Pa
         "cluster-signing-kube-apiserver-client-cert-file": str(files.ca.certificate),
         "cluster-signing-kube-apiserver-client-key-file": str(files.ca.key),
         "pvclaimbinder-sync-period": "500ms",  # else a conflict costs 15 s
-        "kube-api-qps": "500",  # else its start is throttled for 4 s
-        "kube-api-burst": "1000",
     }
     return _component(config, "kube-controller-manager", flags)
 
 
 def scheduler(config: ClusterConfig, files: ServerFiles, kubeconfig: Path) -> list[str]:
     """kube-scheduler with its default profile."""
-    flags = {
+    return _component(config, "kube-scheduler", _client_flags(files.directory / "kube-scheduler", kubeconfig))
+
+
+def _client_flags(directory: Path, kubeconfig: Path) -> dict[str, str]:
+    """What the API server's two clients have in common."""
+    return {
         "kubeconfig": str(kubeconfig),
         "authentication-kubeconfig": str(kubeconfig),
         "authorization-kubeconfig": str(kubeconfig),
         "bind-address": "127.0.0.1",
-        "cert-dir": str(files.directory / "kube-scheduler"),
+        "cert-dir": str(directory),
         "leader-elect": "false",
-        "kube-api-qps": "500",
+        "kube-api-qps": "500",  # else the controller manager's start is throttled for 4 s
         "kube-api-burst": "1000",
     }
-    return _component(config, "kube-scheduler", flags)
 
 
 def _component(config: ClusterConfig, binary: str, flags: dict[str, str]) -> list[str]:
