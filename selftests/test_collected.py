@@ -19,8 +19,12 @@ from fixtures.reporting import pytest_runtest_makereport
 def pytest_configure(config):
     config.stash[SESSION_DIR] = pathlib.Path(os.environ["SESSION"])
 
-def pytest_itemcollected(item):
-    item.user_properties.append(("cluster", "1.37-gate-on"))
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem():
+    made = yield
+    for item in made if isinstance(made, list) else ():
+        item.user_properties.append(("cluster", "1.37-gate-on"))
+    return made
 
 def pytest_runtest_logreport(report):
     if report.outcome != "passed":
@@ -56,15 +60,15 @@ def test_slow_machine():
 """
 
 
-def run(tmp_path, *arguments):
+def run(tmp_path, *arguments, tests="test_it.py", codes=(1, 2)):
     (tmp_path / "plugin.py").write_text(PLUGIN)
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "fixtures.collected", "-p", "plugin", *arguments]
     environment = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "SESSION": str(tmp_path), "PATH": ""}
     result = subprocess.run(
-        [*command, "test_it.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        [*command, tests], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert result.returncode in (1, 2), result.stdout + result.stderr
+    assert result.returncode in codes, result.stdout + result.stderr
     return {nodeid.split("::")[1]: why for nodeid, (_, why) in json.loads((tmp_path / "found").read_text()).items()}
 
 
@@ -81,6 +85,18 @@ def test_what_never_ran_is_known_when_a_session_ends_early(tmp_path, workers):
         "test_slow_machine": early,
         "test_left_out": "deselected",
     }
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["plain", "xdist"])
+def test_what_was_not_named_is_known(tmp_path, workers):
+    """One test chosen by its id: the others of its behaviour count as left out, those of another file, too."""
+    (tmp_path / "test_other.py").write_text(TESTS.replace("test_", "test_other_"))
+    (tmp_path / "test_rbac.py").write_text('import pytest\n@pytest.mark.behaviour("rbac")\ndef test_view(): pass\n')
+    (tmp_path / "test_wrong.py").write_text("not Python")
+    found = run(tmp_path, *workers, tests="test_it.py::test_b", codes=(0,))
+    assert {name for name, why in found.items() if why != "deselected"} == {"test_b"}
+    assert {"test_a", "test_left_out", "test_other_a", "test_other_gap"} < found.keys()
+    assert "test_view" not in found
 
 
 def test_a_known_gap_excuses_the_test_but_not_its_set_up(tmp_path):

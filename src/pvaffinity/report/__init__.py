@@ -6,11 +6,13 @@ __all__ = [
     "BehaviourResult",
     "BehaviourVerdict",
     "ClusterResult",
+    "Comparison",
     "Conformance",
     "Outcome",
     "TestResult",
     "allure_html",
     "badge",
+    "compare",
     "earlier",
     "headline",
     "matrix",
@@ -21,6 +23,7 @@ __all__ = [
 ]
 
 from pvaffinity.report.allure import allure_html
+from pvaffinity.report.comparing import Comparison, compare
 from pvaffinity.report.history import earlier
 from pvaffinity.report.merging import merge
 from pvaffinity.report.model import (
