@@ -20,6 +20,7 @@ from pvaffinity.errors import UserError
 _COMMANDS = {
     "binaries": "List, fetch or build the Kubernetes binaries of the local provider.",
     "clean": "Remove what ended sessions left behind.",
+    "compare": "Say where the same check ended differently on two providers.",
     "doctor": "Say what this machine can run and how to fix what is missing.",
     "node-image": "Build node images for kind where nothing can be pulled.",
     "report": "Merge conformance results and write the HTML report.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["report"]
+__all__ = ["expand", "report"]
 
 from pathlib import Path
 
@@ -56,10 +56,10 @@ def report(
     pvaffinity report --rejudge report/races         verdicts of saved races, worked out again
     """  # noqa: D301  click reads the backspace that \b is
     if rejudge:
-        _rejudge(_expand(files, "*.jsonl", "saved race"), check)
+        _rejudge(expand(files, "*.jsonl", "saved race"), check)
         return
     legs = [(name, release.minor) for name in (expect or "").split(",") if name for release in load_versions().releases]
-    result = reports.merge(_expand(files or (output,), "conformance.json", "conformance result"), expected=legs)
+    result = reports.merge(expand(files or (output,), "conformance.json", "conformance result"), expected=legs)
     details = sorted({path.parent for each in allure for path in each.rglob("*-result.json")})
     if history is not None:
         page = reports.publish(
@@ -81,7 +81,7 @@ def _rejudge(files: list[Path], check: bool) -> None:
         raise SystemExit(1)
 
 
-def _expand(paths: tuple[Path, ...], pattern: str, what: str) -> list[Path]:
+def expand(paths: tuple[Path, ...], pattern: str, what: str) -> list[Path]:
     """Files as they are, directories as what they hold.
 
     Raises:
