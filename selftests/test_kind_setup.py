@@ -158,9 +158,10 @@ def test_inotify_limits_are_tried(monkeypatch):
     """More nodes than the limit allows are refused with the sysctl that helps."""
     monkeypatch.setattr(inotify, "free_instances", lambda need: min(need, 60))
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    kind_setup._check_inotify(2)
+    here, newest = dataclasses.replace(engine(), local=True), load_versions().newest
+    kind_setup.check_machine(here, OURS, newest, 2)
     with pytest.raises(UserError, match="60 are free; 6 nodes need about 106") as caught:
-        kind_setup._check_inotify(6)
+        kind_setup.check_machine(here, OURS, newest, 6)
     assert "sysctl -w fs.inotify.max_user_instances" in caught.value.fix
 
 

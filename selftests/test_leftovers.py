@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from pvaffinity import leftovers, paths
 from pvaffinity.cli.clean import clean
+from pvaffinity.errors import UserError
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.local.plan import MARKER
 
@@ -157,3 +158,27 @@ def test_scratch_of_a_killed_process_goes_and_that_of_a_living_one_stays(monkeyp
         assert leftovers.remove_ended_sessions() == [dead]
         assert mine.exists()
         assert not dead.exists()
+
+
+def test_clean_goes_on_where_an_engine_is_gone(run_directory, monkeypatch, tmp_path):
+    """A cluster whose engine does not answer is kept and told at the end, exit code 2; all others are removed."""
+    silent = _cluster(run_directory, "a-silent", DEAD)
+    where = f"unix://{tmp_path}/nowhere.sock"
+    (silent / "kind.json").write_text(json.dumps({"name": "a-silent", "engine": {"DOCKER_HOST": where}}))
+    gone = _cluster(run_directory, "b-gone", DEAD)
+    tool = tmp_path / "docker"
+    tool.write_text("#!/bin/sh\necho Cannot connect to the Docker daemon >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="a-silent could not be removed: its container engine is gone") as caught:
+        clean.main([], standalone_mode=False)
+    assert f"start that engine (DOCKER_HOST={where}), then: pvaffinity clean" in caught.value.fix
+    assert silent.exists()
+    assert not gone.exists()
+
+
+def test_what_could_not_be_removed_is_told_of_each():
+    """Several failures are one error, with what to do about each."""
+    told = leftovers.not_removed({"a": UserError("no engine", "start it"), "b": UserError("no right", "ask root")})
+    assert told.what == "2 clusters could not be removed: a, b"
+    assert "a: no engine\n  to fix: start it\nb: no right" in told.detail

@@ -3,11 +3,14 @@
 import errno
 import multiprocessing
 import os
+import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from pvaffinity import room
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec
@@ -20,8 +23,9 @@ class Recorder:
 
     name = "recorder"
 
-    def __init__(self, log: Path, fail: str = "", room: int | None = None) -> None:
-        self.log, self.fail, self.room = log, fail, room
+    def __init__(self, log: Path, fail: str = "", most: int | None = None) -> None:
+        self.log, self.fail, self.most = log, fail, most
+        self.silent = ""
 
     def note(self, line):
         with self.log.open("a") as out:
@@ -29,7 +33,7 @@ class Recorder:
 
     def check(self, spec, progress):
         made = [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        if self.room is not None and made.count("create") - made.count("delete") >= self.room:
+        if self.most is not None and made.count("create") - made.count("delete") >= self.most:
             raise RoomError("the machine is full", "end something")
 
     def create(self, spec, name, directory, owner, progress):
@@ -45,14 +49,16 @@ class Recorder:
         )
 
     def delete(self, cluster, progress=None):
+        if self.silent and self.silent in cluster.name:
+            raise UserError("its engine is gone", "start it")
         self.note(f"delete {cluster.name}")
 
     def disown(self, cluster):
         self.note(f"disown {cluster.name}")
 
 
-def registry(tmp_path, fail="", room=None, keeps=False):
-    recorder = Recorder(tmp_path / "log", fail, room)
+def registry(tmp_path, fail="", most=None, keeps=False):
+    recorder = Recorder(tmp_path / "log", fail, most)
     return Registry(tmp_path / "session", tmp_path / "clusters", os.getpid(), lambda _: recorder, keeps=keeps)
 
 
@@ -116,7 +122,7 @@ def test_the_owner_deletes_what_was_made(tmp_path):
     """Closing deletes every cluster, and a second close has nothing left to do."""
     ours = registry(tmp_path)
     made = ours.obtain(spec())
-    assert ours.close() == []
+    assert ours.close() == ([], {})
     assert f"delete {made.name}" in (tmp_path / "log").read_text()
     ours.close()
     assert (tmp_path / "log").read_text().count("delete") == 1
@@ -126,7 +132,7 @@ def test_a_kept_cluster_is_disowned_so_that_it_outlives_the_session(tmp_path):
     """Keeping a cluster tells its provider; it is not deleted."""
     ours = registry(tmp_path)
     made = ours.obtain(spec())
-    assert [kept.name for kept in ours.close(lambda _: True)] == [made.name]
+    assert [kept.name for kept in ours.close(lambda _: True).kept] == [made.name]
     assert (tmp_path / "log").read_text().splitlines()[1:] == [f"disown {made.name}"]
 
 
@@ -135,7 +141,7 @@ def test_what_was_being_made_when_its_maker_died_is_deleted_too(tmp_path):
     ours = registry(tmp_path)
     made = ours.obtain(spec())
     (made.directory / "cluster.json").unlink()  # as if the maker had died before it was done
-    assert ours.close(lambda _: True) == []
+    assert ours.close(lambda _: True) == ([], {})
     assert f"delete {made.name}" in (tmp_path / "log").read_text()
 
 
@@ -147,7 +153,7 @@ def test_progress_is_told_in_the_sessions_log(tmp_path):
 
 def test_a_cluster_that_nobody_uses_makes_room_and_is_still_told_of(tmp_path):
     """With room for one, the second cluster takes the place of the first, which stays in the session's account."""
-    ours = registry(tmp_path, room=1)
+    ours = registry(tmp_path, most=1)
     first = ours.obtain(spec("gate-on"), os.getpid())
     first.notes["id"] = spec("gate-on").id
     first.save()
@@ -160,7 +166,7 @@ def test_a_cluster_that_nobody_uses_makes_room_and_is_still_told_of(tmp_path):
 
 def test_a_cluster_in_use_is_waited_for(tmp_path):
     """A cluster somebody uses is not taken away; the one who needs room waits until it is released."""
-    ours = registry(tmp_path, room=1)
+    ours = registry(tmp_path, most=1)
     ours.obtain(spec("gate-on"), os.getpid())
     timer = threading.Timer(1.0, ours.release, (spec("gate-on"), os.getpid()))
     timer.start()
@@ -171,7 +177,7 @@ def test_a_cluster_in_use_is_waited_for(tmp_path):
 
 def test_a_user_that_died_does_not_hold_a_cluster_for_ever(tmp_path):
     """The mark of a process that is gone counts for nothing."""
-    ours = registry(tmp_path, room=1)
+    ours = registry(tmp_path, most=1)
     gone = multiprocessing.get_context("spawn").Process(target=print)
     gone.start()
     gone.join()
@@ -183,14 +189,73 @@ def test_a_machine_that_is_full_of_others_is_an_error_told_to_everyone(tmp_path)
     """With no cluster of ours to delete there is nothing to wait for: the shortage is told, once for all."""
     for _ in range(2):
         with pytest.raises(UserError, match="the machine is full"):
-            registry(tmp_path, room=0).obtain(spec(), os.getpid())
+            registry(tmp_path, most=0).obtain(spec(), os.getpid())
     assert [error.what for error in registry(tmp_path).errors()] == ["the machine is full"]
 
 
 def test_clusters_that_are_to_be_kept_make_no_room(tmp_path):
     """Where clusters are kept at the end, who finds no room is told at once instead of waiting for ever."""
-    ours = registry(tmp_path, room=1, keeps=True)
+    ours = registry(tmp_path, most=1, keeps=True)
     ours.obtain(spec("gate-on"), 0)
     with pytest.raises(UserError, match="the machine is full"):
         ours.obtain(spec("gate-off"), os.getpid())
     assert [cluster.config for cluster in ours] == ["gate-on"]
+
+
+def test_a_cluster_that_cannot_be_deleted_does_not_keep_the_others(tmp_path, monkeypatch):
+    """All that can be deleted is; what cannot is told by name, and is tried again by the next close."""
+    ours = registry(tmp_path)
+    off, on = ours.obtain(spec("gate-off")), ours.obtain(spec("gate-on"))
+    ours._providers("recorder").silent = "gate-off"
+    kept, failed = ours.close()
+    assert kept == []
+    assert {name: error.what for name, error in failed.items()} == {off.name: "its engine is gone"}
+    assert f"delete {on.name}" in (tmp_path / "log").read_text()
+    ours._providers("recorder").silent = ""
+    assert ours.close() == ([], {})
+    assert f"delete {off.name}" in (tmp_path / "log").read_text()
+
+
+class Slow(Recorder):
+    """Claims half of what there is, and takes until another creation has begun, or two seconds."""
+
+    def __init__(self, log, whole):
+        super().__init__(log)
+        self.whole = whole
+
+    def check(self, spec, progress):
+        def refuse(others):
+            return RoomError("the machine is full", "end something") if others.memory + 2 > self.whole else None
+
+        room.claim(room.Room(memory=2), refuse)
+
+    def create(self, spec, name, directory, owner, progress):
+        made = super().create(spec, name, directory, owner, progress)
+        deadline = time.monotonic() + 2
+        while self.log.read_text().count("create") < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.note(f"made {spec.id}")
+        return made
+
+
+def _make_slowly(tmp_path, config, whole):
+    slow = Slow(tmp_path / "log", whole)
+    Registry(tmp_path / "session", tmp_path / "clusters", os.getppid(), lambda _: slow).obtain(spec(config))
+
+
+@pytest.mark.parametrize("whole,order", [(4, ["create", "create", "made", "made"]), (3, ["create", "made"] * 2)])
+def test_clusters_are_made_side_by_side_as_far_as_there_is_room(tmp_path, monkeypatch, whole, order):
+    """Two creations at a time do not both count on the same memory: the second begins when the first is up."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as run:
+        monkeypatch.setenv("PVAFFINITY_RUN", run)
+        context = multiprocessing.get_context("spawn")
+        makers = [
+            context.Process(target=_make_slowly, args=(tmp_path, name, whole)) for name in ("gate-off", "gate-on")
+        ]
+        for maker in makers:
+            maker.start()
+        for maker in makers:
+            maker.join(30)
+        assert [maker.exitcode for maker in makers] == [0, 0]
+        assert [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()] == order
+        assert room.claimed() == room.Room()

@@ -12,6 +12,7 @@ __all__ = [
     "clusters_dir",
     "end_processes",
     "find",
+    "not_removed",
     "processes_of",
     "remove",
     "remove_ended_sessions",
@@ -21,6 +22,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,7 +83,11 @@ def find(*, everything: bool = False) -> list[Leftover]:
 
 
 def remove(leftover: Leftover) -> None:
-    """End its processes and remove its directory; what is already gone is no error."""
+    """End its processes and remove its directory; what is already gone is no error.
+
+    Raises:
+        UserError: its engine does not answer, or its directory cannot be removed; what is left can be tried again.
+    """
     if leftover.provider == "local":
         with contextlib.suppress(control.NoSupervisorError):
             control.ask(leftover.directory, "stop")
@@ -95,6 +101,21 @@ def remove(leftover: Leftover) -> None:
         cluster = Cluster(name, leftover.provider, "", "", directory, kubeconfig, None, frozenset())
         providers.load(leftover.provider).delete(cluster)
     remove_tree(leftover.directory)
+    if leftover.directory.exists():
+        raise UserError(f"{leftover.directory} cannot be removed", f"rm -r {leftover.directory}, as who may")
+
+
+def not_removed(failures: Mapping[str, UserError]) -> UserError:
+    """One error for all clusters that could not be removed, by name."""
+    if len(failures) == 1:
+        ((name, error),) = failures.items()
+        return UserError(f"{name} could not be removed: {error.what}", error.fix, detail=error.detail)
+    lines = [f"{name}: {error.what}\n  to fix: {error.fix}" for name, error in failures.items()]
+    return UserError(
+        f"{len(failures)} clusters could not be removed: {', '.join(failures)}",
+        "do what is said of each below, then: pvaffinity clean",
+        detail="\n".join(lines),
+    )
 
 
 def claim_session(directory: Path) -> None:

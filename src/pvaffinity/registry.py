@@ -10,7 +10,7 @@ whatever happened in between. A failure to create is remembered: it is told to e
 
 from __future__ import annotations
 
-__all__ = ["Registry"]
+__all__ = ["Closed", "Registry"]
 
 import contextlib
 import json
@@ -18,12 +18,21 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import filelock
 import psutil
 
+from pvaffinity import room
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
+
+
+class Closed(NamedTuple):
+    """What became of a session's clusters: those that were kept, and by name why others could not be deleted."""
+
+    kept: list[Cluster]
+    failed: dict[str, UserError]
 
 
 class Registry:
@@ -65,10 +74,11 @@ class Registry:
             UserError: it cannot be created, or could not be when somebody else tried.
         """
         while True:
+            claims = room.claimed()
             try:
                 return self._obtain(spec, user)
             except RoomError as short:
-                if not self._make_room(spec):
+                if not self._make_room(spec, claims):
                     self._remember(spec, short)
                     raise
 
@@ -102,12 +112,17 @@ class Registry:
         with contextlib.suppress(OSError):  # a full disk may be the very failure, and that is what must be told
             _write(self.directory / f"{spec.id}.error", told)
 
-    def _make_room(self, spec: ClusterSpec) -> bool:
-        """Delete a cluster that nobody uses, or wait until there is one; False where the session has none to delete."""
+    def _make_room(self, spec: ClusterSpec, claims: room.Room) -> bool:
+        """Delete a cluster that nobody uses, or wait until there is one; False where there is nothing to wait for.
+
+        A cluster that has come up since ``claims`` may have taken less than it claimed: worth another try, too.
+        """
         waited = False
         if self.keeps:
-            return False
+            return self._await_claims(claims)
         while others := [path for path in sorted(self.directory.glob("*.json")) if path.stem != spec.id]:
+            if room.claimed() != claims:
+                return True
             for record in others:
                 if self._evict(record):
                     self.say_for(spec)(f"deleted {record.stem} to make room")
@@ -116,7 +131,14 @@ class Registry:
                 self.say_for(spec)(f"waiting for room: {', '.join(path.stem for path in others)} in use")
                 waited = True
             time.sleep(0.5)
-        return waited
+        return waited or self._await_claims(claims)
+
+    @staticmethod
+    def _await_claims(before: room.Room) -> bool:
+        """Wait for a cluster that somebody is just making; False where nobody is."""
+        while (now := room.claimed()) == before != room.Room():
+            time.sleep(0.5)
+        return now != before
 
     def _evict(self, record: Path) -> bool:
         try:
@@ -139,11 +161,13 @@ class Registry:
         return users.is_dir() and any(psutil.pid_exists(int(user.name)) for user in users.iterdir())
 
     def _create(self, spec: ClusterSpec, record: Path) -> Cluster:
-        # One at a time: what one creation takes, the check of the next must see.
-        with filelock.FileLock(self.directory / "creating.lock"):
-            return self._create_alone(spec, record)
+        # Others may be making theirs: what the check found free is claimed until this one is up.
+        try:
+            return self._create_checked(spec, record)
+        finally:
+            room.settle()
 
-    def _create_alone(self, spec: ClusterSpec, record: Path) -> Cluster:
+    def _create_checked(self, spec: ClusterSpec, record: Path) -> Cluster:
         provider = self._providers(spec.provider)
         say = self.say_for(spec)
         provider.check(spec, say)
@@ -189,12 +213,13 @@ class Registry:
         """What could not be created, and why."""
         return [UserError(**json.loads(path.read_text())) for path in sorted(self.directory.glob("*.error"))]
 
-    def close(self, keep: Callable[[Cluster], bool] = lambda _: False) -> list[Cluster]:
-        """Delete every cluster for which ``keep`` says no; the kept ones are returned.
+    def close(self, keep: Callable[[Cluster], bool] = lambda _: False) -> Closed:
+        """Delete every cluster for which ``keep`` says no. One that cannot be deleted does not keep the others.
 
         For the session's owner only. A cluster that somebody was still creating is deleted as well.
         """
-        kept = []
+        kept: list[Cluster] = []
+        failed: dict[str, UserError] = {}
         for record in sorted(self.directory.glob("*.json")):
             intent = json.loads(record.read_text())
             directory = Path(intent["directory"])
@@ -203,9 +228,13 @@ class Registry:
                 self._providers(intent["provider"]).disown(cluster)
                 kept.append(cluster)
                 continue
-            self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
+            try:
+                self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
+            except UserError as error:
+                failed[cluster.name] = error
+                continue
             record.unlink(missing_ok=True)
-        return kept
+        return Closed(kept, failed)
 
 
 def _load_or_make_up(intent: dict[str, str], directory: Path) -> Cluster:

@@ -7,6 +7,7 @@ __all__ = ["clean"]
 import click
 
 from pvaffinity import leftovers
+from pvaffinity.errors import UserError
 
 
 @click.command()
@@ -15,13 +16,19 @@ from pvaffinity import leftovers
 def clean(everything: bool, dry_run: bool) -> None:
     """Remove clusters that nobody owns any more: their processes and their directories.
 
-    Nothing else is touched: no other user's clusters, no cached binaries, no kubeconfig of yours.
+    Nothing else is touched: no other user's clusters, no cached binaries, no kubeconfig of yours. One that cannot be
+    removed does not keep the others; it is told at the end, and the exit code is 2.
     """
     found = leftovers.find(everything=everything)
+    failed: dict[str, UserError] = {}
     for leftover in found:
         click.echo(f"{'would remove' if dry_run else 'removing'} {leftover}")
-        if not dry_run:
+        if dry_run:
+            continue
+        try:
             leftovers.remove(leftover)
+        except UserError as error:
+            failed[leftover.directory.name] = error
     if not dry_run:
         leftovers.remove_ended_sessions()
     if not found:
@@ -29,3 +36,5 @@ def clean(everything: bool, dry_run: bool) -> None:
     owned = [] if everything else [each for each in leftovers.find(everything=True) if each.owned]
     for leftover in owned:
         click.echo(f"kept {leftover} (--all removes it too)")
+    if failed:
+        raise leftovers.not_removed(failed)

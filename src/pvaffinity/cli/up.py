@@ -16,7 +16,7 @@ from types import FrameType
 
 import click
 
-from pvaffinity import leftovers, providers
+from pvaffinity import leftovers, providers, room
 from pvaffinity.cli.progress import shown
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import UserError
@@ -64,6 +64,7 @@ def up(config: str, kubernetes_version: str | None, provider: str, binaries: Pat
             try:
                 cluster = maker.create(spec, name, directory, os.getpid(), show.progress)
             finally:
+                room.settle()
                 with contextlib.suppress(OSError):
                     directory.rmdir()  # where nothing came of it
         try:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import psutil
 
-from pvaffinity import inotify
+from pvaffinity import inotify, room
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.paths import run_dir
+from pvaffinity.room import Room
 
 MEMORY_BASE, MEMORY_NODE = 600 << 20, 60 << 20
 """Bytes of a control plane and of each node, as measured in benchmarks/."""
@@ -63,7 +64,7 @@ def namespaces_remedy(number: int) -> str:
 
 
 def check_machine(nodes: int) -> None:
-    """Fail early.
+    """Fail early, and claim what the cluster will take (see :mod:`pvaffinity.room`).
 
     Raises:
         UserError: user namespaces are refused, or memory or disk is short.
@@ -71,25 +72,33 @@ def check_machine(nodes: int) -> None:
     step, number = try_namespaces()
     if step:
         raise UserError(f"this machine does not let us {step}: {os.strerror(number)}", namespaces_remedy(number))
-    watches = INOTIFY_BASE + nodes * INOTIFY_NODE
-    had = inotify.free_instances(watches)
-    if had < watches:
-        raise RoomError(
-            f"{had} inotify instances are free for this user, a cluster of {nodes} nodes takes about {watches}"
-            f" (fs.inotify.max_user_instances is {inotify.limit()})",
-            f"end another cluster, or: {inotify.REMEDY}",
-        )
-    need = MEMORY_BASE + nodes * MEMORY_NODE
-    free = psutil.virtual_memory().available
-    if free < need:
-        raise RoomError(
-            f"{free >> 20} MB of memory are free, a cluster of {nodes} nodes needs about {need >> 20} MB",
-            "end other programs, or take a cluster configuration with fewer nodes",
-        )
+    need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
+    room.claim(need, lambda others: _no_inotify(need, others, nodes) or _no_memory(need, others, nodes))
     where = run_dir()
-    room = shutil.disk_usage(where).free
-    if room < DISK:
+    free = shutil.disk_usage(where).free
+    if free < DISK:
         raise UserError(
-            f"{room >> 20} MB are free in {where}, a cluster needs about {DISK >> 20} MB",
+            f"{free >> 20} MB are free in {where}, a cluster needs about {DISK >> 20} MB",
             "make room there, or set PVAFFINITY_RUN to another directory",
         )
+
+
+def _no_inotify(need: Room, others: Room, nodes: int) -> RoomError | None:
+    had = inotify.free_instances(need.instances + others.instances) - others.instances
+    if had >= need.instances:
+        return None
+    return RoomError(
+        f"{max(had, 0)} inotify instances are free for this user, a cluster of {nodes} nodes takes about"
+        f" {need.instances} (fs.inotify.max_user_instances is {inotify.limit()})",
+        f"end another cluster, or: {inotify.REMEDY}",
+    )
+
+
+def _no_memory(need: Room, others: Room, nodes: int) -> RoomError | None:
+    free = psutil.virtual_memory().available - others.memory
+    if free >= need.memory:
+        return None
+    return RoomError(
+        f"{max(free, 0) >> 20} MB of memory are free, a cluster of {nodes} nodes needs about {need.memory >> 20} MB",
+        "end other programs, or take a cluster configuration with fewer nodes",
+    )

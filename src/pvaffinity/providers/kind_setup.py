@@ -20,6 +20,7 @@ __all__ = [
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -30,12 +31,13 @@ from typing import Any
 import psutil
 import yaml
 
-from pvaffinity import inotify
+from pvaffinity import inotify, room
 from pvaffinity.engine import Engine, EngineError, require
-from pvaffinity.errors import UserError
+from pvaffinity.errors import RoomError, UserError
 from pvaffinity.local.bincache import Cache
 from pvaffinity.nodeimage.recipe import LABEL, load_recipe
 from pvaffinity.progress import Progress
+from pvaffinity.room import Room
 from pvaffinity.versions import Release, load_versions
 
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"
@@ -46,6 +48,7 @@ MEMORY_BASE, MEMORY_NODE = 700 << 20, 130 << 20
 """Bytes of a control plane and of each node, as measured in benchmarks/."""
 INOTIFY_BASE, INOTIFY_NODE = 16, 15
 """inotify instances of a control plane and of each node (systemd, kubelet, containerd), measured: 92 for six nodes."""
+_WHERE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 _INSTALL = "install kind 0.30 or newer (https://kind.sigs.k8s.io/docs/user/quick-start/#installation)"
 _CGROUP_FIELD = (1, 31)  # the first release with KubeletConfiguration.failCgroupV1
 _NO_CGROUP_V1 = (1, 35)  # the first whose official node image does not boot on control groups v1
@@ -81,9 +84,18 @@ def engine_of(directory: Path) -> Engine:
         UserError: it does not answer.
     """
     try:
-        return require(json.loads((directory / "kind.json").read_text())["engine"])
-    except (OSError, ValueError):
+        environment = json.loads((directory / "kind.json").read_text())["engine"]
+    except (OSError, ValueError, KeyError):
         return require()
+    try:
+        return require(environment)
+    except UserError as error:
+        host = "".join(f" ({key}={environment[key]})" for key in _WHERE if key in environment)
+        raise UserError(
+            f"its container engine is gone: {error.what}",
+            f"start that engine{host}, then: pvaffinity clean; or, if it is gone for good:"
+            f" rm -r {shlex.quote(str(directory))}",
+        ) from error
 
 
 def check_name(engine: Engine, name: str) -> None:
@@ -215,7 +227,7 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int) -> None:
-    """Fail early.
+    """Fail early, and claim what the cluster will take (see :mod:`pvaffinity.room`).
 
     Raises:
         UserError: control groups v1 with an image that does not boot there, too little memory, inotify limits too low.
@@ -227,25 +239,35 @@ def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int
             "boot with systemd.unified_cgroup_hierarchy=1, or: pvaffinity node-image build"
             f" {release.minor}, or use --provider local",
         )
-    need = MEMORY_BASE + nodes * MEMORY_NODE
-    free = psutil.virtual_memory().available if engine.local else engine.memory
-    if free < need:
-        raise UserError(
-            f"{free >> 20} MB of memory are free, a kind cluster of {nodes} nodes needs about {need >> 20} MB",
-            "end other programs, give the engine more memory, or use --provider local",
-        )
-    if engine.local and not engine.rootless:
-        _check_inotify(nodes)
+    need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
+    room.claim(need, lambda others: _no_memory(engine, need, others, nodes) or _no_inotify(engine, need, others, nodes))
 
 
-def _check_inotify(nodes: int) -> None:
-    need, limit = INOTIFY_BASE + nodes * INOTIFY_NODE, inotify.limit()
-    if limit is None:
-        return
+def _no_memory(engine: Engine, need: Room, others: Room, nodes: int) -> UserError | None:
+    free = (psutil.virtual_memory().available if engine.local else engine.memory) - others.memory
+    if free >= need.memory:
+        return None
+    what = f"{max(free, 0) >> 20} MB of memory are free" + (
+        " beside the clusters that are being made" * bool(others.memory)
+    )
+    error = RoomError if engine.local else UserError  # of another machine, clusters that end give nothing back here
+    return error(
+        f"{what}, a kind cluster of {nodes} nodes needs about {need.memory >> 20} MB",
+        "end other programs, give the engine more memory, or use --provider local",
+    )
+
+
+def _no_inotify(engine: Engine, need: Room, others: Room, nodes: int) -> UserError | None:
+    limit = inotify.limit()
+    if not engine.local or engine.rootless or limit is None:
+        return None
     # The programs of nodes are root's, as is their limit: what is free can be tried by root alone.
-    free = inotify.free_instances(need) if os.geteuid() == 0 else limit
-    if free < need:
-        raise UserError(
-            f"fs.inotify.max_user_instances is {limit}, of which {free} are free; {nodes} nodes need about {need}",
-            inotify.REMEDY,
-        )
+    wanted = need.instances + others.instances
+    free = (inotify.free_instances(wanted) if os.geteuid() == 0 else limit) - others.instances
+    if free >= need.instances:
+        return None
+    return RoomError(
+        f"fs.inotify.max_user_instances is {limit}, of which {max(free, 0)} are free; {nodes} nodes need about"
+        f" {need.instances}",
+        inotify.REMEDY,
+    )
