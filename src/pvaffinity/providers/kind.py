@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api
+from pvaffinity.clusterconfig import GATE
 from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
@@ -89,7 +90,8 @@ class KindProvider:
             version, gates = self._await_nodes(engine, kind, spec, name, directory, progress)
             kubectl = self.kubectl or kind_nodes.kubectl(engine, nodes[0], directory)
             seconds = time.monotonic() - started
-            progress(f"kind: {len(nodes)} nodes are Ready, {seconds:.1f} s")
+            progress(f"kind: {len(nodes)} nodes are Ready, Kubernetes {version}, {seconds:.1f} s")
+            progress(f"kind: {GATE}: {gates}")
             cluster = Cluster(
                 name=name,
                 provider=self.name,
