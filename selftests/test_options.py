@@ -22,6 +22,8 @@ def run(*arguments, suite="suites/test_gate_state.py"):
         (["--cluster-config", "no/such.yaml"], "no cluster configuration 'no/such.yaml'", "kind document"),
         (["--provider", "minikube"], "unknown provider 'minikube'", "use one of auto"),
         (["--binaries", "/no/such/directory"], "no directory /no/such/directory", "name a directory"),
+        (["--cluster-name", "My_Cluster"], "'My_Cluster' cannot begin a cluster's name", "lower-case letters"),
+        (["--cluster-name", "a-name-of-17-long"], "cannot begin a cluster's name", "at most 16"),
         (["--reports", "README.md/x", "--full-report"], "README.md is not a directory", "name another directory"),
     ],
 )

@@ -3,9 +3,11 @@
 import errno
 import multiprocessing
 import os
+import re
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from pvaffinity import room
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec
-from pvaffinity.registry import Registry
+from pvaffinity.registry import Registry, cluster_name
 from pvaffinity.versions import load_versions
 
 
@@ -259,3 +261,15 @@ def test_clusters_are_made_side_by_side_as_far_as_there_is_room(tmp_path, monkey
         assert [maker.exitcode for maker in makers] == [0, 0]
         assert [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()] == order
         assert room.claimed() == room.Room()
+
+
+@pytest.mark.parametrize(
+    "config", ["gate-on", "gate-apiserver-only", "My Gate", "ÜÜ", "a-very-long-name-of-a-document"]
+)
+def test_names_will_do_for_hosts(config):
+    """Whatever a document is called, a cluster's name is unique and fit for kind and for its nodes' host names."""
+    wanted = replace(spec("gate-on"), config=replace(spec("gate-on").config, name=config))
+    names = {cluster_name("a-prefix-of-16-c", wanted) for _ in range(20)}
+    assert len(names) == 20
+    assert all(re.fullmatch(r"a-prefix-of-16-c-[a-z0-9]+(-[a-z0-9]+)+", name) for name in names)
+    assert max(len(f"{name}-control-plane") for name in names) <= 63

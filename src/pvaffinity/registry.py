@@ -10,10 +10,11 @@ whatever happened in between. A failure to create is remembered: it is told to e
 
 from __future__ import annotations
 
-__all__ = ["Closed", "Registry"]
+__all__ = ["PREFIX", "Closed", "Registry", "cluster_name"]
 
 import contextlib
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,10 @@ import psutil
 from pvaffinity import room
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
+
+PREFIX = "pv"
+"""Of cluster names, where no other is asked for."""
+_CONFIG_LENGTH = 20  # of a host's name, which has 63 characters, what a configuration's name may take
 
 
 class Closed(NamedTuple):
@@ -44,6 +49,7 @@ class Registry:
         owner: the process whose end ends every cluster.
         providers: finds a provider by name.
         keeps: whether clusters are to be kept at the end, so that none may make room for another.
+        prefix: of the clusters' names.
     """
 
     def __init__(
@@ -54,11 +60,13 @@ class Registry:
         providers: Callable[[str], Provider],
         *,
         keeps: bool = False,
+        prefix: str = PREFIX,
     ) -> None:
         self.directory = directory
         self.clusters = clusters
         self.owner = owner
         self.keeps = keeps
+        self.prefix = prefix
         self._providers = providers
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         clusters.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -171,7 +179,7 @@ class Registry:
         provider = self._providers(spec.provider)
         say = self.say_for(spec)
         provider.check(spec, say)
-        name = f"pv-{spec.release.minor.replace('.', '')}-{spec.config.name}-{secrets.token_hex(3)}"
+        name = cluster_name(self.prefix, spec)
         directory = self.clusters / name
         directory.mkdir(mode=0o700)
         _write(
@@ -235,6 +243,12 @@ class Registry:
                 continue
             record.unlink(missing_ok=True)
         return Closed(kept, failed)
+
+
+def cluster_name(prefix: str, spec: ClusterSpec) -> str:
+    """A name nobody else has, such as ``pv-137-gate-on-3fa2c1``, that will do for hosts and kind clusters."""
+    config = re.sub(r"[^a-z0-9]+", "-", spec.config.name.lower()).strip("-")[:_CONFIG_LENGTH].rstrip("-") or "config"
+    return f"{prefix}-{spec.release.minor.replace('.', '')}-{config}-{secrets.token_hex(3)}"
 
 
 def _load_or_make_up(intent: dict[str, str], directory: Path) -> Cluster:
