@@ -21,7 +21,7 @@ from pvaffinity.errors import UserError
 from pvaffinity.local import control
 from pvaffinity.local.binaries import ensure
 from pvaffinity.local.preflight import try_namespaces
-from pvaffinity.providers.base import ClusterSpec
+from pvaffinity.providers.base import ClusterSpec, Power
 from pvaffinity.providers.local import LocalProvider
 from pvaffinity.versions import load_versions
 
@@ -173,6 +173,33 @@ def test_a_kubelet_is_stopped_and_started_with_its_state_kept(made, named):
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
     with pytest.raises(UserError, match="no node 'ghost'"):
         provider.stop_kubelet(made, "ghost")
+
+
+def test_a_component_is_stopped_and_started_with_other_flags(made, named):
+    """The API server answers by its new flags as soon as its start returns, at the same address; then as before."""
+    from pvaffinity.api import TRANSPORT_ERRORS, Api
+    from pvaffinity.capabilities import gate_state
+
+    provider, admin = LocalProvider(named), Api.from_kubeconfig(made.kubeconfig)
+    assert Power.COMPONENT_FLAGS in made.powers
+    provider.start_component(made, "kube-apiserver", {"feature-gates": "MutablePVNodeAffinity=false"})
+    assert gate_state(admin) == "off"
+    provider.stop_component(made, "kube-apiserver")
+    with pytest.raises(TRANSPORT_ERRORS):
+        admin.text("/readyz", timeout=2)
+    with pytest.raises(UserError) as caught:
+        provider.start_component(made, "kube-apiserver", {"feature-gates": "Nonsense=true"})
+    assert caught.value.what == "kube-apiserver exited (1): unrecognized feature gate: Nonsense"
+    assert "command failed" in caught.value.detail
+    provider.start_component(made, "kube-apiserver")
+    assert gate_state(admin) == "on"
+    for component in ("kube-scheduler", "kube-controller-manager"):
+        provider.stop_component(made, component)
+        assert not control.ask(made.directory, "status")["daemons"][component]["running"]
+        provider.start_component(made, component, {"v": "3"})
+        provider.start_component(made, component)
+    with pytest.raises(UserError, match="no component 'etcd'"):
+        provider.stop_component(made, "etcd")
 
 
 def test_users_get_certificates_through_the_signer(made):

@@ -66,6 +66,51 @@ _TABLE = (
         "back-off may add 2 min 2 s (pkg/kubelet/volumemanager, podAttachAndMountTimeout; goroutinemap)",
     ),
     Budget(
+        "component",
+        120,
+        "patience",
+        "a control-plane component answers healthy after a start",
+        "2 s to 5 s by itself; in a node of kind its kubelet looks at static pods every 20 s at the latest, and lets the "
+        "old one end first",
+    ),
+    Budget(
+        "usable",
+        180,
+        "patience",
+        "a cluster schedules and runs pods again after one of its components was started anew",
+        "watches are tried again after 30 s at most (client-go reflector), leases of leaders end after 15 s, and a "
+        "component that lost its lease is started again after 10 s to 40 s",
+    ),
+    Budget(
+        "heartbeat",
+        2,
+        "standard",
+        "a container that writes to its volume 10 to 20 times a second does so again",
+        "measured: 0.3 s at most on a busy machine; a machine that stands still is told apart by a second writer",
+    ),
+    Budget("race-bind", 60, "patience", "one more claim of a race is bound", "15 s resync at its default"),
+    Budget(
+        "race-settle",
+        60,
+        "patience",
+        "one more pod of a race runs or is refused",
+        "a kubelet that could not read the claim yet tries again after 10 s to 15 s; containers start one by one",
+    ),
+    Budget(
+        "race-removal",
+        60,
+        "patience",
+        "one more pod of a race is gone",
+        "grace period of 1 s; containers end one by one",
+    ),
+    Budget(
+        "race",
+        420,
+        "patience",
+        "a sweep of 260 rounds",
+        "measured: 45 s on simulated containers, 5 min on real ones; both on two cores that have nothing else to do",
+    ),
+    Budget(
         "settle", 5, "patience", "nothing happens for a while, so something that would happen would have", "see never"
     ),
 )

@@ -1,4 +1,4 @@
-"""Talks to a cluster's supervisor over its control socket: status, stop, kubelet-stop, kubelet-start."""
+"""Talks to a cluster's supervisor over its control socket: status, stop, and stop and start of parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NoSupervisorError(Exception):
     """Nobody answers on the control socket: the cluster has ended."""
 
 
-def ask(directory: Path, order: str, *, timeout: float = 20.0, **more: str) -> dict[str, Any]:
+def ask(directory: Path, order: str, *, timeout: float = 20.0, **more: Any) -> dict[str, Any]:
     """Send one order and return the answer; ``timeout`` is in seconds.
 
     Raises:

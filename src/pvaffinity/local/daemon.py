@@ -92,19 +92,23 @@ class Daemon:
 
     def __init__(self, spec: DaemonSpec, logs: Path) -> None:
         self.spec = spec
+        self.argv = spec.argv
         self.log = logs / f"{spec.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.started_at = 0.0
         self.ready = False
         self._log_start = 0
 
-    def start(self, enter: Callable[[], None] | None = None) -> None:
+    def start(self, enter: Callable[[], None] | None = None, argv: Sequence[str] = ()) -> None:
         """Start it in a session of its own; ``enter`` runs in the new process before the program does.
+
+        ``argv`` is for this run, instead of the one described.
 
         Raises:
             StartError: the program cannot be executed.
         """
         self.ready = False
+        self.argv = tuple(argv) or self.spec.argv
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
 
         def prepare() -> None:
@@ -115,7 +119,7 @@ class Daemon:
         try:
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    self.spec.argv,
+                    self.argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -124,7 +128,7 @@ class Daemon:
                     preexec_fn=prepare,
                 )
         except OSError as error:
-            what = f"{self.spec.name} cannot be started: {self.spec.argv[0]}: {error.strerror}"
+            what = f"{self.spec.name} cannot be started: {self.argv[0]}: {error.strerror}"
             raise StartError(what, self.spec.name) from error
         except subprocess.SubprocessError as error:
             raise StartError(f"{self.spec.name} cannot be started in its namespaces", self.spec.name) from error

@@ -21,6 +21,7 @@ from typing import Any
 
 from pvaffinity.local import namespaces, network
 from pvaffinity.local.daemon import Daemon, DaemonSpec, Readiness, StartError, stop_all, tail
+from pvaffinity.local.parts import Parts
 from pvaffinity.local.usable import Usable
 
 _TICK = 0.02
@@ -69,6 +70,7 @@ class _Inner:
         self.stop_order = [self.daemons[name] for name in spec["stop_order"]]
         self.done: set[str] = set()
         self.helpers: dict[int, str] = {}
+        self.parts = Parts(self.daemons, self._enter)
         self.state = "starting"
         self.usable: Usable | None = None
         if wanted := spec.get("usable"):
@@ -144,7 +146,7 @@ class _Inner:
         selector.register(self.channel, selectors.EVENT_READ)
         selector.register(reader, selectors.EVENT_READ)
         while True:
-            ready = {key.fileobj for key, _ in selector.select(_TICK if self.state == "starting" else None)}
+            ready = {key.fileobj for key, _ in selector.select(self._patience)}
             if reader in ready:
                 with contextlib.suppress(BlockingIOError):
                     while reader.recv(4096):
@@ -166,6 +168,12 @@ class _Inner:
                 except StartError as error:
                     self.state = "failed"
                     self._say(event="failed", what=error.what, daemon=error.daemon, log=error.log)
+            for answer in self.parts.answers():
+                self._say(event="reply", **answer)
+
+    @property
+    def _patience(self) -> float | None:
+        return _TICK if self.state == "starting" or self.parts.awaited else None
 
     def _advance(self) -> None:
         for name, daemon in self.daemons.items():
@@ -203,24 +211,12 @@ class _Inner:
                 name: {"running": d.running, "pid": d.process.pid if d.process else None}
                 for name, d in self.daemons.items()
             }
-        elif order["do"] in ("kubelet-stop", "kubelet-start"):
-            reply |= self._kubelet(order["do"], order.get("node", ""))
         else:
-            reply["error"] = f"unknown order {order['do']!r}"
+            answer = self.parts.obey(order, self.state)
+            if answer is None:
+                return  # later, when what it starts is ready
+            reply |= answer
         self._say(**reply)
-
-    def _kubelet(self, order: str, node: str) -> dict[str, Any]:
-        daemon = self.daemons.get(f"kubelet-{node}")
-        if daemon is None:
-            return {"error": f"no node {node!r}", "known": sorted(self.nodes)}
-        if order == "kubelet-stop":
-            daemon.stop()
-        elif not daemon.running:
-            try:
-                daemon.start(self._enter(node))
-            except StartError as error:
-                return {"error": error.what}
-        return {"ok": True}
 
     def _reap(self) -> None:
         while True:

@@ -90,6 +90,7 @@ def plan(
             ),
             needs=("kube-apiserver",),
             env=env,
+            ready=_answers("kube-controller-manager", files, 10257, "healthz"),
         ),
         DaemonSpec(
             name="kube-scheduler",
@@ -99,6 +100,7 @@ def plan(
             ),
             needs=("kube-apiserver",),
             env=env,
+            ready=_answers("kube-scheduler", files, 10259, "readyz"),
         ),
     ]  # fmt: skip
     others = [d.name for d in daemons if d.name not in (*STOP_FIRST, "etcd")]
@@ -124,6 +126,12 @@ def _daemon(
     name: str, program: Path, flags: Sequence[str], needs: tuple[str, ...], kind: str, target: str, env: dict[str, str]
 ) -> DaemonSpec:
     return DaemonSpec(name, (str(program), *flags), needs, env=env, ready=Readiness(kind, target))
+
+
+def _answers(component: str, files: controlplane.ServerFiles, port: int, path: str) -> Readiness:
+    """That a client of the API server is healthy; it makes its own certificate at its first start."""
+    certificate = files.directory / component / f"{component}.crt"
+    return Readiness("https", f"https://127.0.0.1:{port}/{path}", ca=str(certificate))
 
 
 def _admin(directory: Path) -> tuple[str, str, str]:

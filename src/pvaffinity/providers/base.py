@@ -11,8 +11,10 @@ __all__ = ["Cluster", "ClusterSpec", "Power", "Provider"]
 
 import enum
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from pvaffinity.clusterconfig import ClusterConfig
@@ -24,6 +26,7 @@ class Power(enum.StrEnum):
     """What a provider can do beyond creating and deleting; tests name them in ``@pytest.mark.requires(...)``."""
 
     RESTART_KUBELET = "restart-kubelet"
+    COMPONENT_FLAGS = "component-flags"
     COMPONENT_LOGS = "component-logs"
     CONTAINER_IO = "container-io"
     NODE_LABELS = "node-labels"
@@ -135,6 +138,35 @@ class Provider(Protocol):
 
     def start_kubelet(self, cluster: Cluster, node: str) -> None:
         """Start it again, with its state kept."""
+
+    def stop_component(self, cluster: Cluster, component: str) -> None:
+        """Stop a control-plane component (Power.COMPONENT_FLAGS); returns when it has ended.
+
+        Args:
+            cluster: whose.
+            component: one of :data:`pvaffinity.flags.COMPONENTS`. Stopping one that is stopped is not an error.
+
+        Raises:
+            UserError: there is no such component, or it did not end.
+        """
+
+    def start_component(
+        self, cluster: Cluster, component: str, flags: Mapping[str, str | None] = MappingProxyType({})
+    ) -> None:
+        """Start it; returns when the new process answers that it is healthy (budget: component).
+
+        One that runs with other flags is stopped first; one that runs with these is left alone.
+
+        Args:
+            cluster: whose.
+            component: one of :data:`pvaffinity.flags.COMPONENTS`.
+            flags: set over those of the configuration for this run only, see :func:`pvaffinity.flags.with_flags`;
+                with none, it runs as configured.
+
+        Raises:
+            UserError: it exited, such as for a wrong flag, or is not healthy; shows the end of its log. Starting it
+                without flags then makes it what it was.
+        """
 
     def export_logs(self, cluster: Cluster, destination: Path) -> None:
         """Copy component logs into a directory (Power.COMPONENT_LOGS)."""

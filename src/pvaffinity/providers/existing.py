@@ -12,8 +12,10 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from pvaffinity import kubeconfig, node_labels
 from pvaffinity.api import TRANSPORT_ERRORS, Api
@@ -169,6 +171,24 @@ class ExistingProvider:
             UserError: always.
         """
         raise UserError("kubelets of an existing cluster are not ours to start", "use another provider")
+
+    def stop_component(self, cluster: Cluster, component: str) -> None:
+        """Not ours to stop.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("components of an existing cluster are not ours to stop", "use another provider")
+
+    def start_component(
+        self, cluster: Cluster, component: str, flags: Mapping[str, str | None] = MappingProxyType({})
+    ) -> None:
+        """Not ours to start.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("components of an existing cluster are not ours to start", "use another provider")
 
     def export_logs(self, cluster: Cluster, destination: Path) -> None:
         """Component logs of an existing cluster are out of reach; nothing is written."""

@@ -14,11 +14,12 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api
@@ -28,12 +29,18 @@ from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.paths import run_dir
 from pvaffinity.progress import Progress, quiet
-from pvaffinity.providers import kind_nodes, kind_run, kind_setup
+from pvaffinity.providers import kind_components, kind_nodes, kind_run, kind_setup
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.providers.kind_setup import Kind, NodeImage
 from pvaffinity.waiting import WaitError
 
-_POWERS = {Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.CONTAINER_IO, Power.NODE_LABELS}
+_POWERS = {
+    Power.RESTART_KUBELET,
+    Power.COMPONENT_FLAGS,
+    Power.COMPONENT_LOGS,
+    Power.CONTAINER_IO,
+    Power.NODE_LABELS,
+}
 _SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
 _REASONS = (r"Error response from daemon: (.+)", r"^Error: (.+)", r"^error: (.+)", r"^ERROR: (.+)")
 _TAIL = 25  # lines of kind's output in an error
@@ -88,6 +95,7 @@ class KindProvider:
         try:
             self._make(engine, kind, image, name, directory, progress)
             version, gates = self._await_nodes(engine, kind, spec, name, directory, progress)
+            kind_setup.check_version(image.reference, version, spec.release)
             kubectl = self.kubectl or kind_nodes.kubectl(engine, nodes[0], directory)
             seconds = time.monotonic() - started
             progress(f"kind: {len(nodes)} nodes are Ready, Kubernetes {version}, {seconds:.1f} s")
@@ -136,11 +144,21 @@ class KindProvider:
 
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.stop_kubelet`."""
-        self._systemctl(cluster, node, "stop")
+        kind_nodes.kubelet(cluster, node, "stop")
 
     def start_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.start_kubelet`; returns when it runs, before it is Ready."""
-        self._systemctl(cluster, node, "start")
+        kind_nodes.kubelet(cluster, node, "start")
+
+    def stop_component(self, cluster: Cluster, component: str) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.stop_component`."""
+        kind_components.stop(cluster, component)
+
+    def start_component(
+        self, cluster: Cluster, component: str, flags: Mapping[str, str | None] = MappingProxyType({})
+    ) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.start_component`."""
+        kind_components.start(cluster, component, flags)
 
     def export_logs(self, cluster: Cluster, destination: Path) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.export_logs`: what ``kind export logs`` writes.
@@ -227,15 +245,6 @@ class KindProvider:
                 f"{len(left)} containers of {name} could not be deleted",
                 f"{engine.name} rm --force --volumes {' '.join(c[:12] for c in left)}",
             )
-
-    def _systemctl(self, cluster: Cluster, node: str, verb: str) -> None:
-        try:
-            kind_setup.engine_of(cluster.directory).run("exec", node, "systemctl", verb, "kubelet")
-        except EngineError as error:
-            raise UserError(
-                f"the kubelet of {node} could not be told to {verb}: {error}",
-                f"see its nodes: kubectl --kubeconfig {shlex.quote(str(cluster.kubeconfig))} get nodes",
-            ) from error
 
 
 def _nodes(spec: ClusterSpec, name: str) -> list[str]:

@@ -1,13 +1,14 @@
-"""What is asked of the nodes of a new kind cluster: that they are usable, and their kubectl."""
+"""The nodes of a kind cluster: that they are usable, their kubectl, and their kubelets."""
 
 from __future__ import annotations
 
-__all__ = ["await_ready", "gates", "kubectl"]
+__all__ = ["await_ready", "gates", "kubectl", "kubelet"]
 
 import contextlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from pvaffinity.conditions import Condition, Look
 from pvaffinity.engine import Engine, EngineError
 from pvaffinity.errors import UserError
 from pvaffinity.objects import Obj, Ref
+from pvaffinity.providers import kind_setup
+from pvaffinity.providers.base import Cluster
 from pvaffinity.waiting import until
 
 _CONDITION = "node.kubernetes.io/"  # taints that follow conditions; they go a moment after the node becomes Ready
@@ -88,6 +91,21 @@ def gates(api: Api, config: ClusterConfig, node: str) -> str:
 
 def _word(state: bool | None) -> str:
     return "default" if state is None else "on" if state else "off"
+
+
+def kubelet(cluster: Cluster, node: str, verb: str) -> None:
+    """Have a node's systemd stop or start its kubelet.
+
+    Raises:
+        UserError: there is no such node, or systemd refuses.
+    """
+    try:
+        kind_setup.engine_of(cluster.directory).run("exec", node, "systemctl", verb, "kubelet")
+    except EngineError as error:
+        raise UserError(
+            f"the kubelet of {node} could not be told to {verb}: {error}",
+            f"see its nodes: kubectl --kubeconfig {shlex.quote(str(cluster.kubeconfig))} get nodes",
+        ) from error
 
 
 def kubectl(engine: Engine, node: str, directory: Path) -> Path | None:

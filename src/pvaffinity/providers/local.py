@@ -11,9 +11,14 @@ __all__ = ["LocalProvider"]
 import contextlib
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+from pvaffinity.budgets import BUDGETS
 from pvaffinity.errors import UserError
+from pvaffinity.flags import check_component, with_flags
 from pvaffinity.local import control
 from pvaffinity.local.binaries import ensure
 from pvaffinity.local.certificates import kubeconfig
@@ -26,7 +31,9 @@ from pvaffinity.local.processes import end_processes
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 
-_POWERS = frozenset({Power.RESTART_KUBELET, Power.COMPONENT_LOGS, Power.NODE_LABELS, Power.KUBECTL})
+_POWERS = frozenset(
+    {Power.RESTART_KUBELET, Power.COMPONENT_FLAGS, Power.COMPONENT_LOGS, Power.NODE_LABELS, Power.KUBECTL}
+)
 
 
 class LocalProvider:
@@ -124,7 +131,7 @@ class LocalProvider:
         Raises:
             UserError: there is no such node, or no such cluster any more.
         """
-        self._order(cluster, "kubelet-stop", node)
+        self._order(cluster, "kubelet-stop", node=node)
 
     def start_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.start_kubelet`; returns when it runs, before it is Ready.
@@ -132,16 +139,43 @@ class LocalProvider:
         Raises:
             UserError: there is no such node, or no such cluster any more.
         """
-        self._order(cluster, "kubelet-start", node)
+        self._order(cluster, "kubelet-start", node=node)
+
+    def stop_component(self, cluster: Cluster, component: str) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.stop_component`.
+
+        Raises:
+            UserError: there is no such component, or no such cluster any more.
+        """
+        check_component(component)
+        self._order(cluster, "component-stop", component=component)
+
+    def start_component(
+        self, cluster: Cluster, component: str, flags: Mapping[str, str | None] = MappingProxyType({})
+    ) -> None:
+        """See :meth:`pvaffinity.providers.base.Provider.start_component`; its port and certificates stay the same.
+
+        Raises:
+            UserError: it exited or was not healthy in time, or there is no such component or cluster.
+        """
+        check_component(component)
+        try:
+            daemons = json.loads((cluster.directory / "spec.json").read_text())["daemons"]
+        except OSError as error:
+            raise UserError(f"cluster {cluster.name} has ended", "start another one") from error
+        configured = next(daemon["argv"] for daemon in daemons if daemon["name"] == component)
+        self._order(cluster, "component-start", component=component, argv=with_flags(configured, flags))
 
     @staticmethod
-    def _order(cluster: Cluster, order: str, node: str) -> None:
+    def _order(cluster: Cluster, order: str, **about: Any) -> None:
         try:
-            answer = control.ask(cluster.directory, order, node=node)
+            answer = control.ask(cluster.directory, order, timeout=BUDGETS["component"].seconds + 20, **about)
         except control.NoSupervisorError as error:
             raise UserError(f"cluster {cluster.name} has ended: {error}", "start another one") from error
         if "error" in answer:
-            raise UserError(answer["error"], f"nodes are {', '.join(answer.get('known', ()))}")
+            raise UserError(
+                answer["error"], answer.get("fix", "see the supervisor's log"), detail=answer.get("log", "")
+            )
 
     def export_logs(self, cluster: Cluster, destination: Path) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.export_logs`: one file per component, and the pods' logs."""

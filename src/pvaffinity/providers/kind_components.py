@@ -1,0 +1,184 @@
+"""Control-plane components of a kind cluster: static pods, which their node's kubelet runs as their manifests say.
+
+A manifest that is moved away stops its pod, one that is changed starts another. The configured one is kept beside, and
+put back byte for byte. Everything happens inside the node, with what every node image has: a shell, crictl, kubectl.
+"""
+
+from __future__ import annotations
+
+__all__ = ["start", "stop"]
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from pvaffinity.budgets import BUDGETS
+from pvaffinity.engine import Engine, EngineError
+from pvaffinity.errors import UserError
+from pvaffinity.flags import check_component, with_flags
+from pvaffinity.local.daemon import reason_of
+from pvaffinity.providers import kind_setup
+from pvaffinity.providers.base import Cluster
+
+_MANIFESTS = "/etc/kubernetes/manifests"
+_KEPT = "/etc/kubernetes/pvaffinity"  # on the same file system, so that moving is at once and whole
+_PAUSE = 0.3
+"""Seconds between two looks: each is a command in the node."""
+_TAIL = "40"
+_RUNNING, _EXITED = "CONTAINER_RUNNING", "CONTAINER_EXITED"
+_HEALTH = {
+    "kube-apiserver": ("6443", "/readyz"),
+    "kube-controller-manager": ("10257", "/healthz"),
+    "kube-scheduler": ("10259", "/readyz"),
+}
+"""Port, unless a flag says otherwise, and path (kubernetes cmd/kubeadm/app/phases/controlplane, the probes)."""
+
+
+def stop(cluster: Cluster, component: str) -> None:
+    """Stop a component in every control plane; see :meth:`pvaffinity.providers.base.Provider.stop_component`.
+
+    Raises:
+        UserError: there is no such component, it still runs when the budget is over, or the engine refused.
+    """
+    with _parts(cluster, component, "stopped") as parts:
+        for part in parts:
+            part.stop()
+
+
+def start(cluster: Cluster, component: str, flags: Mapping[str, str | None]) -> None:
+    """Start a component in every control plane; see :meth:`pvaffinity.providers.base.Provider.start_component`.
+
+    Raises:
+        UserError: there is no such component, it exited or is not healthy in time, or the engine refused.
+    """
+    with _parts(cluster, component, "started") as parts:
+        for part in parts:
+            part.start(flags)
+
+
+@contextlib.contextmanager
+def _parts(cluster: Cluster, component: str, verb: str) -> Iterator[list[_Part]]:
+    """The component in each control plane; what the engine refuses meanwhile becomes an error for users."""
+    check_component(component)
+    engine = kind_setup.engine_of(cluster.directory)
+    filters = (f"label={kind_setup.CLUSTER_LABEL}={cluster.name}", "label=io.x-k8s.kind.role=control-plane")
+    listing = [word for text in filters for word in ("--filter", text)]
+    fix = f"see its nodes: {engine.name} ps {' '.join(listing)}"
+    try:
+        nodes = engine.run("ps", *listing, "--format", "{{.Names}}").split()
+        if not nodes:
+            raise UserError(f"{component} cannot be {verb}: {cluster.name} has no control plane that runs", fix)
+        yield [_Part(engine, node, component) for node in sorted(nodes)]
+    except EngineError as error:
+        raise UserError(f"{component} cannot be {verb}: {error}", fix) from error
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One component in one node."""
+
+    engine: Engine
+    node: str
+    component: str
+
+    @property
+    def manifest(self) -> str:
+        return f"{_MANIFESTS}/{self.component}.yaml"
+
+    @property
+    def kept(self) -> str:
+        return f"{_KEPT}/{self.component}.yaml"
+
+    def sh(self, script: str, source: bytes | None = None) -> str:
+        interactive = ("--interactive",) if source is not None else ()
+        return self.engine.run("exec", *interactive, self.node, "sh", "-ec", script, source=source)
+
+    def keep(self) -> None:
+        """Keep the configured manifest, once."""
+        copy = f"cp -p {self.manifest} {_KEPT}/.new; mv {_KEPT}/.new {self.kept}"
+        self.sh(f"mkdir -p {_KEPT}; test -e {self.kept} || {{ {copy}; }}")
+
+    def containers(self) -> dict[str, str]:
+        """State by id, of every container of the component that the runtime still knows."""
+        label = f"io.kubernetes.container.name={self.component}"
+        text = self.engine.run("exec", self.node, "crictl", "ps", "--all", "--label", label, "--output", "json")
+        found: list[dict[str, Any]] = json.loads(text).get("containers") or []
+        return {container["id"]: container["state"] for container in found}
+
+    def log(self, container: str) -> str:
+        """The end of a container's log."""
+        return self.sh(f"crictl logs --tail {_TAIL} {container} 2>&1")
+
+    def healthy(self, command: list[str]) -> bool:
+        """Whether whoever has the component's port says so."""
+        port, path = _HEALTH[self.component]
+        port = next((found[1] for flag in command if (found := re.match(r"--secure-port=(\d+)", flag))), port)
+        access = f"--kubeconfig=/dev/null --insecure-skip-tls-verify --server=https://127.0.0.1:{port}"
+        try:
+            self.sh(f"kubectl {access} --request-timeout=5s get --raw {path}")
+        except EngineError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Take the manifest away; returns when no container runs."""
+        self.keep()
+        self.sh(f"rm -f {self.manifest}")
+        self.until(lambda states: _RUNNING not in states.values(), "still runs")
+
+    def start(self, flags: Mapping[str, str | None]) -> None:
+        """Put the manifest there, with these flags; returns when its container is healthy."""
+        self.keep()
+        before = self.containers()
+        pod = yaml.safe_load(self.sh(f"cat {self.kept}"))
+        container = pod["spec"]["containers"][0]
+        container["command"] = with_flags(container["command"], flags)
+        # Written beside and moved: a kubelet reads whatever is there at the moment.
+        if flags:
+            self.sh(f"umask 077; cat > {_KEPT}/.new", yaml.safe_dump(pod, sort_keys=False).encode())
+        else:
+            self.sh(f"cp -p {self.kept} {_KEPT}/.new")
+        move = f"if cmp -s {_KEPT}/.new {self.manifest}; then echo same; else mv {_KEPT}/.new {self.manifest}; fi"
+        same = self.sh(move) == "same" and _RUNNING in before.values()
+
+        def up(states: Mapping[str, str]) -> bool:
+            new = {name: state for name, state in states.items() if same or name not in before}
+            exited = [name for name, state in new.items() if state == _EXITED and not same]
+            if exited:
+                raise self.exited(exited[0])
+            if not same and any(states.get(name) == _RUNNING for name in before):
+                return False  # what answers may be the old one
+            return _RUNNING in new.values() and self.healthy(container["command"])
+
+        self.until(up, "is not healthy")
+
+    def until(self, done: Callable[[Mapping[str, str]], bool], trouble: str) -> None:
+        """Look at the containers until it is done.
+
+        Raises:
+            UserError: not within the budget.
+        """
+        budget = BUDGETS["component"]
+        deadline = time.monotonic() + budget.seconds
+        while not done(states := self.containers()):
+            if time.monotonic() > deadline:
+                newest = next((name for name, state in states.items() if state == _RUNNING), next(iter(states), None))
+                raise UserError(
+                    f"{self.component} in {self.node} {trouble} after {budget}",
+                    f"see its kubelet: {self.engine.name} exec {self.node} journalctl -u kubelet",
+                    detail=self.log(newest) if newest else "",
+                )
+            time.sleep(_PAUSE)
+
+    def exited(self, container: str) -> UserError:
+        """What to say of a container that has exited."""
+        log = self.log(container)
+        reason = reason_of(log)
+        fix = "correct its flags; started without any, it runs as configured"
+        return UserError(f"{self.component} exited" + (f": {reason}" if reason else ""), fix, detail=log)
