@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
+import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +130,28 @@ def test_a_command_that_takes_too_long_is_ended(path):
     with pytest.raises(engine.EngineError, match="no answer within"):
         found.run("ps", timeout=0.3)
     assert time.monotonic() - started < 5
+
+
+def test_a_dead_engine_is_told_within_seconds(tmp_path, monkeypatch):
+    """A socket at which nobody answers is an error within seconds, by the real command where there is one."""
+    docker = shutil.which("docker")
+    if not docker:
+        pytest.skip("there is no docker command")
+    path = Path(f"/tmp/pvdead-{os.getpid()}.sock")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "docker")
+    monkeypatch.setattr(engine, "_PATIENCE", 1.0)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        started = time.monotonic()
+        try:
+            with pytest.raises(UserError, match="docker does not answer: docker info: no answer within 1 s") as caught:
+                engine.require()
+        finally:
+            path.unlink()
+    assert time.monotonic() - started < 8
+    assert caught.value.fix == f"restart the engine at DOCKER_HOST=unix://{path}, or use --provider local"
 
 
 def test_images_carry_labels(path):

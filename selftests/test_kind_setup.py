@@ -1,14 +1,18 @@
 """What a kind cluster needs is found or refused beforehand, and the documents reach kind as they are."""
 
 import dataclasses
+import json
+import os
+import subprocess
 
 import pytest
 import yaml
 
-from pvaffinity import inotify
+from pvaffinity import inotify, room
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.engine import Engine, EngineError, Image
-from pvaffinity.errors import UserError
+from pvaffinity.errors import RoomError, UserError
+from pvaffinity.local.owner import Owner
 from pvaffinity.nodeimage.recipe import LABEL, load_recipe
 from pvaffinity.providers import kind_setup
 from pvaffinity.providers.kind_setup import NodeImage, choose_image, document_for, find_kind, official_image
@@ -152,6 +156,58 @@ def test_a_machine_that_cannot_is_refused():
     kind_setup.check_machine(engine(cgroup=1), OURS, find("1.37"), 1)
     with pytest.raises(UserError, match="1024 MB of memory are free"):
         kind_setup.check_machine(engine(memory=1 << 30), OFFICIAL, find("1.37"), 6)
+
+
+@pytest.mark.parametrize("script,message", [("exec sleep 60", "within"), ("printf '\\377\\376'", "is not kind")])
+def test_a_kind_that_hangs_or_stammers_is_no_stack_trace(kinds, monkeypatch, script, message):
+    """What takes too long, or writes what is no text, is refused like any other program that is not kind."""
+    program = kinds("")
+    program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+    run = kind_setup.subprocess.run
+    monkeypatch.setattr(kind_setup.subprocess, "run", lambda *a, **k: run(*a, **{**k, "timeout": 1}))
+    with pytest.raises(UserError, match=message):
+        find_kind()
+
+
+def test_a_kind_that_may_not_be_run_is_told(kinds):
+    """A file without the right to execute it says so."""
+    program = kinds("kind v0.33.0")
+    program.chmod(0o644)
+    with pytest.raises(UserError, match=r"\(from --kind-bin\) does not run: Permission denied"):
+        find_kind(program)
+
+
+def test_an_image_of_another_kubernetes_is_refused():
+    """A node image that tells another minor version than was asked for, by label or name, is refused beforehand."""
+    newest = load_versions().newest
+    other = choose_image(engine(), newest, "kindest/node:v1.36.4@sha256:0")
+    assert other.version == "1.36.4"
+    with pytest.raises(UserError, match=r"kindest/node:v1\.36\.4@sha256:0 is Kubernetes 1\.36\.4, not 1\.37") as caught:
+        kind_setup.check_machine(engine(), other, newest, 1)
+    assert "--kubernetes-version 1.36" in caught.value.fix
+    kind_setup.check_machine(engine(), choose_image(engine(), newest, "mine:latest"), newest, 1)
+
+
+def test_memory_that_others_have_claimed_is_not_free(monkeypatch, tmp_path):
+    """What another process is about to take is not offered twice; it is free again when that process has ended."""
+    monkeypatch.setattr(room, "run_dir", lambda: tmp_path)
+    need, newest = kind_setup.MEMORY_BASE + kind_setup.MEMORY_NODE, load_versions().newest
+    machine = engine(memory=2 * need - 1)
+    kind_setup.check_machine(machine, OURS, newest, 1)
+    kind_setup.check_machine(machine, OURS, newest, 1)  # one's own claim is replaced
+    other = subprocess.Popen(["sleep", "60"])
+    mine = tmp_path / "claims" / f"{os.getpid()}.json"
+    by = Owner.of(other.pid)
+    text = json.loads(mine.read_text()) | {"pid": by.pid, "start": by.start}
+    mine.with_name(f"{other.pid}.json").write_text(json.dumps(text))
+    with pytest.raises(RoomError, match="beside the clusters that are being made") as caught:
+        kind_setup.check_machine(machine, OURS, newest, 1)
+    assert "wait until the other cluster is up" in caught.value.fix
+    other.kill()
+    other.wait()
+    kind_setup.check_machine(machine, OURS, newest, 1)
+    room.settle()
+    assert not list((tmp_path / "claims").glob("*.json"))
 
 
 def test_inotify_limits_are_tried(monkeypatch):

@@ -1,8 +1,10 @@
 """Node images: the name follows from the contents, archives are what an engine reads, and failures are told."""
 
+import collections
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,14 +12,18 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
+from pvaffinity.engine import EngineError
 from pvaffinity.errors import UserError
 from pvaffinity.local.reporter import Reporter
-from pvaffinity.nodeimage import programs, rootfs
+from pvaffinity.nodeimage import programs, rootfs, workplace
 from pvaffinity.nodeimage.archive import Entry, ScratchImage, write_archive
 from pvaffinity.nodeimage.recipe import airgap_dir, load_recipe
+from pvaffinity.versions import load_versions
 
 
 def test_the_name_follows_from_the_files(tmp_path):
@@ -69,17 +75,71 @@ def test_archives_are_what_docker_save_writes(tmp_path):
 
 def test_binaries_of_ones_own_are_checked(tmp_path):
     """A directory that lacks some is refused with the command that builds them; kubeadm tells the version."""
+    find = load_versions().find
     (tmp_path / "kubelet").touch(0o755)
     with pytest.raises(UserError, match="lacks kubeadm, kubectl") as caught:
-        programs.named_programs(tmp_path)
+        programs.named_programs(tmp_path, find("next"))
     assert "cmd/kubeadm cmd/kubectl" in caught.value.fix
-    for name in ("kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        (tmp_path / name).touch(0o755)
-    script = tmp_path / "kubeadm"
-    script.write_text("""#!/bin/sh\necho '{"clientVersion": {"gitVersion": "v1.38.0-beta.0.12+abc"}}'\n""")
-    script.chmod(0o755)
-    assert programs.named_programs(tmp_path)[""] == "1.38.0-beta.0.12+abc"
-    assert load_recipe().tag("1.38.0-beta.0.12+abc").startswith("pvaffinity.dev/node:v1.38.0-beta.0.12_abc-")
+
+    def put(name, version):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} v{version}\n")
+        (tmp_path / name).chmod(0o755)
+
+    for name in ("kubelet", "kubeadm", "kubectl", *programs.CONTROL_PLANE):
+        put(name, "1.38.0-beta.0.12+abc")
+    named = programs.named_programs(tmp_path, find("next"))
+    assert named.version == "1.38.0-beta.0.12+abc"
+    with pytest.raises(UserError, match=r"are Kubernetes 1\.38\.0-beta\.0\.12\+abc, not 1\.37") as caught:
+        programs.named_programs(tmp_path, find("1.37"))
+    assert "pvaffinity node-image build 1.38 --binaries" in caught.value.fix
+    put("kubectl", "1.38.1")
+    with pytest.raises(UserError, match=r"kubectl is version 1\.38\.1, but kubeadm there is 1\.38\.0-beta"):
+        programs.named_programs(tmp_path, find("next"))
+    (tmp_path / "kubectl").write_bytes(b"\x7fELF for another machine")
+    with pytest.raises(UserError, match="kubectl does not run"):
+        programs.named_programs(tmp_path, find("next"))
+
+
+def test_programs_that_need_a_c_library_are_told_apart():
+    """This Python needs a dynamic loader, as programs do that were built with CGO; a script needs none."""
+    assert not programs._static(Path(sys.executable).resolve())
+    assert programs._static(Path(__file__))
+
+
+def test_an_image_of_ones_own_binaries_has_a_name_of_its_own():
+    """Binaries that tell a released version do not take the released image's place; a version becomes a valid tag."""
+    recipe = load_recipe()
+    assert recipe.tag("1.37.2", "a") != recipe.tag("1.37.2")
+    assert recipe.tag("1.37.2", "a") != recipe.tag("1.37.2", "b")
+    assert recipe.tag("1.38.0-beta.0.12+abc").startswith("pvaffinity.dev/node:v1.38.0-beta.0.12_abc-")
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one-disk", "two-disks"])
+def test_a_full_disk_is_told_before_work_begins(tmp_path, monkeypatch, shared):
+    """The disk is named, with what is free and what is needed: the engine's, the cache's, or one that is both."""
+    monkeypatch.setenv("PVAFFINITY_CACHE", str(tmp_path))
+    elsewhere = Path("/dev/shm")
+    if not shared and elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system")
+    free = {tmp_path: 4e9, elsewhere: 1e9}
+    usage = collections.namedtuple("usage", "free")
+    monkeypatch.setattr(workplace.shutil, "disk_usage", lambda path: usage(free[path]))
+    root = tmp_path if shared else elsewhere
+    engine = SimpleNamespace(name="docker", data_root=lambda: root)
+    both = "4.0 GB are free on the disk of the cache .* and docker's images .*; a node image takes 5.5 GB"
+    one = "1.0 GB are free on the disk of docker's images (/dev/shm); a node image takes 3.0 GB"
+    with pytest.raises(UserError, match=both if shared else re.escape(one)) as caught:
+        workplace.check_room(engine, load_recipe())
+    assert "docker image prune" in caught.value.fix
+
+
+def test_a_disk_that_fills_while_building_is_told():
+    """Whatever line of the engine's messages says it, the disk and what is needed are named."""
+    engine = SimpleNamespace(name="docker", data_root=lambda: Path("/var/lib/docker"))
+    error = EngineError("exit status 1", "ctr: write /kind/x: no space left on device\nexit status 1\n")
+    told = workplace.full_disk(error, engine)
+    assert "docker has no space left on its disk (/var/lib/docker); a node image takes 3.0 GB" in told.what
+    assert workplace.full_disk(EngineError("no such container"), engine) is None
 
 
 @pytest.fixture
@@ -134,8 +194,19 @@ def test_missing_tools_are_named(debian, monkeypatch, tmp_path):
     assert "apt-get install mmdebstrap" in caught.value.fix
 
 
-def test_an_interrupted_mmdebstrap_is_ended(debian, tmp_path):
-    """Ctrl-C ends what mmdebstrap started, too."""
+def test_what_a_killed_maker_left_is_removed(debian):
+    """An unpacked tree and half an archive of a maker that was killed go with the next one."""
+    directory = Path(os.environ["PVAFFINITY_CACHE"]) / "rootfs"
+    (directory / "mmdebstrap.abcd" / "etc").mkdir(parents=True)
+    (directory / "bookworm-0.part").touch()
+    debian('echo content >"$part"')
+    made = rootfs.ensure_rootfs(load_recipe(), Reporter())
+    assert {path for path in directory.iterdir() if path.suffix not in (".lock", ".log")} == {made}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
+def test_an_interrupted_mmdebstrap_is_ended(debian, tmp_path, number):
+    """Whatever ends the build ends mmdebstrap, too: a second one would write to the same files."""
     debian(f"echo $$ >{tmp_path}/pid; exec sleep 300")
     code = """
 from pvaffinity.nodeimage import rootfs, recipe
@@ -149,7 +220,8 @@ rootfs.ensure_rootfs(recipe.load_recipe(), Reporter())
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.wait(20)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    while psutil.pid_exists(int((tmp_path / "pid").read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -40,3 +40,11 @@ def test_a_broken_table_is_a_user_error(tmp_path):
     path.write_text("release = [")
     with pytest.raises(UserError, match=r"versions\.toml cannot be used"):
         load_versions(path)
+
+
+@pytest.mark.parametrize("wanted", ["1.38.0-alpha.0.12+abcdef", "v1.38.0-rc.1", "1.38.0-beta.0.3+0a1b-dirty"])
+def test_a_version_between_releases_is_taken_as_it_is(wanted):
+    """What a build of any commit calls itself is a version of its minor release."""
+    found = load_versions().find(wanted)
+    assert (found.minor, found.version) == ("1.38", wanted.removeprefix("v"))
+    assert found.key[:3] == (1, 38, 0)

@@ -28,8 +28,19 @@ _VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT
 """What decides which engine is spoken to."""
 
 
+_PATIENCE = 10.0  # seconds in which an engine says what it is; one that is well takes less than a tenth
+
+
 class EngineError(Exception):
-    """The engine refused a command; the argument is its message."""
+    """The engine refused a command; the argument is its message, in one line.
+
+    Attributes:
+        messages: all it wrote.
+    """
+
+    def __init__(self, why: str, messages: str = "") -> None:
+        super().__init__(why)
+        self.messages = messages or why
 
 
 @dataclass(frozen=True)
@@ -99,8 +110,10 @@ class Engine:
             _end(process)
             raise
         if process.returncode:
-            lines = [line for line in messages.decode(errors="replace").splitlines() if line.strip()]
-            raise EngineError(lines[-1] if lines else f"{self.name} {arguments[0]}: exit code {process.returncode}")
+            text = messages.decode(errors="replace")
+            lines = [line for line in text.splitlines() if line.strip()]
+            why = lines[-1] if lines else f"{self.name} {arguments[0]}: exit code {process.returncode}"
+            raise EngineError(why, text)
         return output.decode(errors="replace").strip()
 
     @property
@@ -164,7 +177,7 @@ def require(environment: Mapping[str, str] | None = None) -> Engine:
     for name, path in found.items():
         try:
             engine = _ask(name, path, environment)
-        except (EngineError, ValueError, KeyError, TypeError) as error:
+        except (EngineError, OSError, ValueError, KeyError, TypeError) as error:
             silent[name] = str(error)
             continue
         if tuple(int(n) for n in re.findall(r"\d+", engine.version)[:2]) < _OLDEST[name]:
@@ -180,6 +193,10 @@ def _remedy(name: str, why: str, environment: Mapping[str, str]) -> str:
         return "let your user speak to it: sudo usermod -aG docker $USER, then log in again"
     if name == "podman":
         return "see what it says to: podman info"
+    if "no answer" in why:
+        host = environment.get("DOCKER_HOST")
+        how = f" at DOCKER_HOST={host}" if host else " (sudo systemctl restart docker)"
+        return f"restart the engine{how}, or use --provider local"
     if host := environment.get("DOCKER_HOST"):
         return f"start the engine at DOCKER_HOST={host}, or unset DOCKER_HOST; without any: --provider local"
     return "start it (sudo systemctl start docker), or use --provider local"
@@ -187,7 +204,7 @@ def _remedy(name: str, why: str, environment: Mapping[str, str]) -> str:
 
 def _ask(name: str, path: str, environment: Mapping[str, str]) -> Engine:
     bare = Engine(name, path, "", 2, 0, local=False, rootless=False, environment=environment)
-    data: dict[str, Any] = json.loads(bare.run("info", "--format", "{{json .}}", timeout=20.0))
+    data: dict[str, Any] = json.loads(bare.run("info", "--format", "{{json .}}", timeout=_PATIENCE))
     if name == "podman":
         host = data["host"]
         return Engine(

@@ -48,7 +48,7 @@ class Versions:
         return self.releases[-1]
 
     def find(self, wanted: str) -> Release:
-        """Resolve ``1.37``, ``v1.37``, ``1.37.1`` or ``next``.
+        """Resolve ``1.37``, ``v1.37``, ``1.37.1``, ``next`` or ``1.38.0-alpha.0.12+abc``.
 
         Raises:
             UserError: no such release is known.
@@ -60,7 +60,7 @@ class Versions:
         for release in known:
             if text in (release.minor, release.version):
                 return release
-        match = re.fullmatch(r"(\d+\.\d+)\.\d+(?:-[a-z]+\.\d+)?", text)
+        match = re.fullmatch(r"(\d+\.\d+)\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?", text)
         if match:
             for release in known:
                 if release.minor == match[1]:
@@ -73,7 +73,8 @@ class Versions:
 
 
 def _release(minor: str, version: str, gate: bool, kind_image: str = "") -> Release:
-    return Release(tuple(int(n) for n in re.findall(r"\d+", version)), minor, version, gate, kind_image)
+    numbers = re.findall(r"\d+", version.partition("+")[0])
+    return Release(tuple(int(n) for n in numbers), minor, version, gate, kind_image)
 
 
 def clusterconfigs_dir() -> Path:

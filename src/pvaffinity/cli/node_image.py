@@ -61,7 +61,8 @@ def list_() -> None:
     """Show the node images of this project that the container engine has."""
     images = list_images(require())
     for image in images:
-        note = "" if image.current else "  (made by an older recipe; docker image rm it)"
+        own = "  (of binaries that were named)" if image.own else ""
+        note = own if image.current else "  (made by an older recipe; docker image rm it)"
         click.echo(f"{image.version:<10} {image.size / 1e9:5.2f} GB  {image.name}{note}")
     if not images:
         click.echo("none; make one with: pvaffinity node-image build " + load_versions().newest.minor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Go", "GoError", "first_error"]
+__all__ = ["Go", "GoError", "first_error", "tied"]
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from pathlib import Path
 from pvaffinity.local.bincache import disk_full, host, writing
 from pvaffinity.local.reporter import Reporter
 
-# Between us and go: asks the kernel to interrupt go when we die, however we die, and lowers its priority.
+# Between us and a program: asks the kernel to interrupt it when we die, however we die, and lowers its priority.
 _LAUNCH = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -34,6 +34,11 @@ _NO_ERROR = re.compile(
     r"|# |[\w.~/-]+$|\$ |\s*$|package \S+$"
 )
 _FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
+
+
+def tied(*command: str) -> list[str]:
+    """The command line that runs ``command`` (by absolute path), politely, until it ends or this process does."""
+    return [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), *command]
 
 
 class GoError(Exception):
@@ -121,7 +126,7 @@ class Go:
             log.write(f"$ go {' '.join(arguments)}\n".encode())
         with log, output.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), self.binary, *arguments],
+                tied(self.binary, *arguments),
                 cwd=self.module,
                 env=env,
                 stdin=subprocess.DEVNULL,

@@ -5,13 +5,9 @@ from __future__ import annotations
 __all__ = ["BuiltImage", "build", "list_images"]
 
 import contextlib
-import os
 import re
-import secrets
-import shutil
 import tarfile
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,23 +16,17 @@ from filelock import FileLock
 from pvaffinity.engine import Engine, EngineError
 from pvaffinity.errors import UserError
 from pvaffinity.local.binaries import fetch
-from pvaffinity.local.bincache import Item, disk_full, writing
-from pvaffinity.local.owner import Owner
+from pvaffinity.local.bincache import Item, writing
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.nodeimage.archive import Entry, ScratchImage, add, write_archive
 from pvaffinity.nodeimage.programs import CONTROL_PLANE, named_programs, needed_images
-from pvaffinity.nodeimage.recipe import LABEL, REPOSITORY, Recipe, load_recipe
+from pvaffinity.nodeimage.recipe import LABEL, OWN, REPOSITORY, VERSION, Recipe, load_recipe
 from pvaffinity.nodeimage.rootfs import ensure_rootfs
+from pvaffinity.nodeimage.workplace import check_room, container_of, full_disk, scratch
 from pvaffinity.paths import cache_dir
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release
 
-_NAME = "pvaffinity-build"
-"""Containers in which an image is put together are named ``pvaffinity-build-PID-START-…`` after the process that does
-it. Not a label: the image would hand it down to every node."""
-
-_NEED_ENGINE = 3_000_000_000  # bytes: base, container and image, measured 2.2 GB
-_NEED_CACHE = 1_500_000_000  # bytes: two archives
 _SETTINGS = (
     'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]',
     "ENV container=docker",
@@ -47,12 +37,19 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """A node image of ours that the engine has."""
+    """A node image of ours that the engine has.
+
+    Attributes:
+        current: made by the recipe as it is now.
+        size: bytes.
+        own: of binaries that somebody named.
+    """
 
     name: str
     version: str
     current: bool
     size: int
+    own: bool = False
 
 
 def build(
@@ -79,18 +76,18 @@ def build(
         UserError: a tool is missing, a disk is full, a binary cannot be had.
     """
     recipe, reporter = load_recipe(), Reporter(progress, every)
-    named = named_programs(binaries) if binaries else {}
-    version = named[""] if named else release.version
-    name = recipe.tag(version)
+    named = named_programs(binaries, release) if binaries else None
+    version = named.version if named else release.version
+    name = recipe.tag(version, named.digest if named else "")
     locks = cache_dir() / "rootfs"
     with writing(locks):
         locks.mkdir(parents=True, exist_ok=True)
     with FileLock(locks / f"{name.rpartition(':')[2]}.lock"):
-        if not again and not binaries and engine.image(name):
+        if not again and engine.image(name):
             return name
-        _check_room(engine)
+        check_room(engine, recipe)
         try:
-            _build(recipe, release, version, {k: Path(v) for k, v in named.items() if k}, engine, reporter)
+            _build(recipe, release, version, name, named.paths if named else {}, engine, reporter)
         except EngineError as error:
             raise _as_user_error(error, engine) from error
     return name
@@ -105,12 +102,20 @@ def list_images(engine: Engine) -> list[BuiltImage]:
         match = re.fullmatch(re.escape(REPOSITORY) + r":v(.+)-([0-9a-f]{10})", name)
         if match:
             size = int(engine.run("image", "inspect", "--format", "{{.Size}}", name))
-            found.append(BuiltImage(name, match[1].replace("_", "+"), match[2] == recipe.hash, size))
+            image = engine.image(name)
+            current, own = bool(image and image.labels.get(LABEL) == recipe.hash), bool(image and OWN in image.labels)
+            found.append(BuiltImage(name, match[1].replace("_", "+"), current, size, own))
     return sorted(found, key=lambda image: image.name)
 
 
 def _build(
-    recipe: Recipe, release: Release, version: str, named: Mapping[str, Path], engine: Engine, reporter: Reporter
+    recipe: Recipe,
+    release: Release,
+    version: str,
+    name: str,
+    named: Mapping[str, Path],
+    engine: Engine,
+    reporter: Reporter,
 ) -> None:
     progress = reporter.say
     released = [] if named else recipe.kubernetes(release)
@@ -127,16 +132,17 @@ def _build(
     if not engine.image(recipe.base):
         reporter.say("importing Debian")
         engine.run("import", "--change", f"LABEL {LABEL}={recipe.hash}", str(rootfs), recipe.base, timeout=600)
-    with _scratch(rootfs.parent) as scratch, _container(engine, recipe.base) as container:
-        archive = scratch / "images.tar"
+    with scratch(rootfs.parent) as work, container_of(engine, recipe.base) as container:
+        archive = work / "images.tar"
         reporter.say("writing the control plane's images")
         with tarfile.open(rootfs) as contents:
             busybox = contents.extractfile("./usr/bin/busybox") or contents.extractfile("./bin/busybox")
             assert busybox
             small = busybox.read()
-        write_archive(archive, _images(recipe, needed, paths, small), scratch)
+        with writing(archive):
+            write_archive(archive, _images(recipe, needed, paths, small), work)
         reporter.say("copying programs into the node")
-        files = scratch / "files.tar"
+        files = work / "files.tar"
         _write_files(recipe, version, paths, files)
         with files.open("rb") as stream:
             engine.run("cp", "-", f"{container}:/", source=stream, timeout=600)
@@ -145,24 +151,28 @@ def _build(
         with archive.open("rb") as stream:
             engine.run("exec", "--interactive", container, "sh", "-c", _IMPORT, source=stream, timeout=600)
         reporter.say("committing")
-        before = engine.image(recipe.tag(version))
-        changes = [*_SETTINGS, f"LABEL {LABEL}={recipe.hash}", f"LABEL pvaffinity.dev/kubernetes=v{version}"]
+        before = engine.image(name)
+        changes = [*_SETTINGS, f"LABEL {LABEL}={recipe.hash}", f"LABEL {VERSION}=v{version}"]
+        changes += [f"LABEL {OWN}=yes"] * bool(named)
         options = [word for change in changes for word in ("--change", change)]
-        engine.run("commit", *options, container, recipe.tag(version), timeout=600)
+        engine.run("commit", *options, container, name, timeout=600)
         if before:
             with contextlib.suppress(EngineError):  # a node that still runs keeps it
                 engine.run("image", "rm", before.id)
-    reporter.say(f"done in {reporter.elapsed:.0f} s: {recipe.tag(version)}")
+    reporter.say(f"done in {reporter.elapsed:.0f} s: {name}")
 
 
 _IMPORT = """
 set -e
 containerd >/tmp/containerd.log 2>&1 &
 for _ in $(seq 300); do ctr version >/dev/null 2>&1 && break; sleep 0.1; done
-ctr --namespace k8s.io images import --local --no-unpack --digests - || { cat /tmp/containerd.log >&2; exit 1; }
+ctr --namespace k8s.io images import --local --no-unpack --digests - 2>/tmp/ctr.log || {
+  cat /tmp/containerd.log /tmp/ctr.log >&2
+  exit 1
+}
 kill $!
 wait $! || true
-rm -rf /tmp/containerd.log /run/containerd /var/lib/containerd-overlayfs
+rm -rf /run/containerd /var/lib/containerd-overlayfs
 """
 """Without unpacking: a snapshot would be copied into every node's /var, and only control planes need most."""
 
@@ -206,68 +216,8 @@ def _write_files(recipe: Recipe, version: str, paths: Mapping[str, Path], target
             add(archive, entry)
 
 
-@contextlib.contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
-    """A directory for archives; gone afterwards, as are those of builders that were killed."""
-    for left in parent.glob(".build-*-*-*"):
-        pid, start = left.name.split("-")[1:3]
-        if not Owner(int(pid), int(start)).alive:
-            shutil.rmtree(left, ignore_errors=True)
-    me = Owner.of(os.getpid())
-    with writing(parent):
-        path = Path(tempfile.mkdtemp(prefix=f".build-{me.pid}-{me.start}-", dir=parent))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _container(engine: Engine, image: str) -> Iterator[str]:
-    """A running container of the base image; gone afterwards, as are those of builders that were killed."""
-    remove_abandoned(engine)
-    me = Owner.of(os.getpid())
-    name = f"{_NAME}-{me.pid}-{me.start}-{secrets.token_hex(4)}"
-    try:
-        # It ends, and is removed, by itself after an hour: even if nobody is left to remove it. The image gets its stop
-        # signal (systemd's) from here, since commit cannot set one.
-        engine.run(
-            "run", "--detach", "--rm", "--privileged", "--network=none", f"--name={name}",
-            "--tmpfs=/tmp", "--tmpfs=/run", "--stop-signal=SIGRTMIN+3", image, "sleep", "3600", timeout=120,
-        )  # fmt: skip
-        yield name
-    finally:
-        with contextlib.suppress(EngineError):
-            engine.run("rm", "--force", "--volumes", name)
-
-
-def remove_abandoned(engine: Engine) -> int:
-    """Remove containers of builds whose process is gone; returns how many."""
-    count = 0
-    for name in engine.run("ps", "--all", "--filter", f"name={_NAME}-", "--format", "{{.Names}}").split():
-        match = re.fullmatch(rf"{_NAME}-(\d+)-(\d+)-[0-9a-f]+", name)
-        if match and not Owner(int(match[1]), int(match[2])).alive:
-            with contextlib.suppress(EngineError):
-                engine.run("rm", "--force", "--volumes", name)
-                count += 1
-    return count
-
-
-def _check_room(engine: Engine) -> None:
-    needs = {cache_dir(): _NEED_CACHE, engine.data_root(): _NEED_ENGINE}
-    for place, need in needs.items():
-        if place and place.is_dir() and shutil.disk_usage(place).free < need:
-            raise disk_full(place, need)
-
-
 def _as_user_error(error: EngineError, engine: Engine) -> UserError:
-    text = str(error)
-    if "no space left on device" in text.lower():
-        return UserError(
-            f"{engine.name} has no space left on its disk: {text}",
-            f"free some: {engine.name} image prune, {engine.name} volume prune",
-        )
-    return UserError(
-        f"{engine.name} could not make the node image: {text}",
+    return full_disk(error, engine) or UserError(
+        f"{engine.name} could not make the node image: {error}",
         f"see whether privileged containers run at all: {engine.name} run --rm --privileged {load_recipe().base} true",
     )

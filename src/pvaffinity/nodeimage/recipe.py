@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["LABEL", "REPOSITORY", "Recipe", "airgap_dir", "load_recipe"]
+__all__ = ["LABEL", "OWN", "REPOSITORY", "VERSION", "Recipe", "airgap_dir", "load_recipe"]
 
 import functools
 import hashlib
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ REPOSITORY = "pvaffinity.dev/node"
 """Images of ours are named ``pvaffinity.dev/node:v1.37.2-0123456789``; that host is asked for nothing."""
 LABEL = "pvaffinity.dev/airgap"
 """Label of every image of ours; its value is the recipe's hash. Only such images get the air-gapped overlay."""
+VERSION = "pvaffinity.dev/kubernetes"
+"""Label with the Kubernetes version in an image of ours."""
+OWN = "pvaffinity.dev/own-binaries"
+"""Label of an image of ours whose Kubernetes binaries somebody named."""
 
 _FORMAT = "1"  # of what the modules of this package make of the files
 _KUBERNETES = ("kubelet", "kubeadm", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -43,9 +48,16 @@ class Recipe:
     busybox: Sequence[str]
     masked: Sequence[str]
 
-    def tag(self, version: str) -> str:
-        """The image's name for a Kubernetes version such as ``1.37.2``."""
-        return f"{REPOSITORY}:v{version.replace('+', '_')}-{self.hash}"
+    def tag(self, version: str, binaries: str = "") -> str:
+        """The image's name for a Kubernetes version such as ``1.37.2``.
+
+        Args:
+            version: without the leading ``v``.
+            binaries: a digest of the binaries, where they are not the release's: such an image is another one, even
+                if it tells the same version.
+        """
+        contents = hashlib.sha256(f"{self.hash} {binaries}".encode()).hexdigest()[:10] if binaries else self.hash
+        return f"{REPOSITORY}:v{re.sub('[^A-Za-z0-9_.-]', '_', version)}-{contents}"
 
     @property
     def base(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ensure_rootfs"]
+__all__ = ["ROOTFS_BYTES", "ensure_rootfs", "rootfs_archive"]
 
 import contextlib
 import hashlib
@@ -16,11 +16,13 @@ from filelock import FileLock
 
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import disk_full, host, writing
+from pvaffinity.local.goprocess import tied
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.nodeimage.recipe import Recipe
 from pvaffinity.paths import cache_dir
 
-_NEED = 1_000_000_000  # bytes: packages, what they unpack to, and the archive
+ROOTFS_BYTES = 1_000_000_000
+"""Disk it takes to make it: packages, what they unpack to, and the archive."""
 _WITHOUT = ("doc", "info", "locale", "man")  # below /usr/share
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _STEPS = {
@@ -32,15 +34,20 @@ _STEPS = {
 }
 
 
+def rootfs_archive(recipe: Recipe) -> Path:
+    """Where the cache has, or would have, the recipe's root file system."""
+    contents = hashlib.sha256("\0".join([recipe.debian, *recipe.packages, *host()]).encode()).hexdigest()[:10]
+    return cache_dir() / "rootfs" / f"{recipe.debian}-{contents}.tar"
+
+
 def ensure_rootfs(recipe: Recipe, reporter: Reporter) -> Path:
     """The archive of the recipe's root file system, made now if the cache lacks it.
 
     Raises:
         UserError: mmdebstrap or Debian's keyring is missing, no mirror answers, the disk is full.
     """
-    contents = hashlib.sha256("\0".join([recipe.debian, *recipe.packages, *host()]).encode()).hexdigest()[:10]
-    directory = cache_dir() / "rootfs"
-    archive = directory / f"{recipe.debian}-{contents}.tar"
+    archive = rootfs_archive(recipe)
+    directory = archive.parent
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         lock = FileLock(directory / f"{archive.name}.lock")
@@ -58,10 +65,11 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
             f"{lacking} is not installed; it is needed to make a node image",
             "sudo apt-get install mmdebstrap debian-archive-keyring uidmap",
         )
-    if shutil.disk_usage(archive.parent).free < _NEED:
-        raise disk_full(archive.parent, _NEED)
+    if shutil.disk_usage(archive.parent).free < ROOTFS_BYTES:
+        raise disk_full(archive.parent, ROOTFS_BYTES)
     log, part = archive.with_suffix(".log"), archive.with_suffix(".part")
-    command = [
+    _remove_abandoned(archive.parent)
+    command = tied(
         tool,
         "--variant=essential",
         "--format=tar",
@@ -73,7 +81,7 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         recipe.debian,
         str(part),
         *os.environ.get("PVAFFINITY_DEBIAN_MIRROR", "").split(),
-    ]
+    )
     reporter.start(f"Debian {recipe.debian}")
     code = _run(command, archive.parent, log, reporter)
     if code:
@@ -81,6 +89,13 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         raise _failure(log)
     part.replace(archive)
     reporter.say(f"done in {reporter.elapsed:.0f} s")
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what a killed maker left; called with the lock held."""
+    left = [*directory.glob("mmdebstrap.*"), *directory.glob("*.part")]
+    if left:  # not across mounts: mmdebstrap may have mounted this machine's /dev there
+        subprocess.run(["rm", "-rf", "--one-file-system", "--", *left], stderr=subprocess.DEVNULL, check=False)
 
 
 def _run(command: list[str], directory: Path, log: Path, reporter: Reporter) -> int:
@@ -118,7 +133,7 @@ def _failure(log: Path) -> UserError:
     lines = [line for line in text.splitlines() if line.startswith(("E:", "Err:"))] or text.splitlines()[-1:]
     why = lines[0] if lines else "no message"
     if "No space left on device" in text:
-        return disk_full(log.parent, _NEED)
+        return disk_full(log.parent, ROOTFS_BYTES)
     if "newuidmap" in text or "unshare" in why:
         fix = "sudo apt-get install uidmap, or run it as root"
     else:

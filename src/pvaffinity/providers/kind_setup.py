@@ -9,6 +9,7 @@ __all__ = [
     "can_be_pulled",
     "check_machine",
     "check_name",
+    "check_version",
     "choose_image",
     "document_for",
     "engine_of",
@@ -24,7 +25,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from pvaffinity import inotify, room
 from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.local.bincache import Cache
-from pvaffinity.nodeimage.recipe import LABEL, load_recipe
+from pvaffinity.nodeimage.recipe import LABEL, VERSION, load_recipe
 from pvaffinity.progress import Progress
 from pvaffinity.room import Room
 from pvaffinity.versions import Release, load_versions
@@ -70,11 +71,13 @@ class NodeImage:
         reference: for ``--image``.
         ours: made by ``pvaffinity node-image build``; needs the air-gapped overlay.
         present: the engine has it; else it must be pulled.
+        version: Kubernetes' in it, as far as a label or the name tells it.
     """
 
     reference: str
     ours: bool
     present: bool
+    version: str = field(default="", compare=False)
 
 
 def engine_of(directory: Path) -> Engine:
@@ -137,9 +140,13 @@ def find_kind(named: Path | None = None) -> Kind:
 def _kind(path: Path, where: str) -> Kind:
     path = path.expanduser().absolute()
     try:
-        done = subprocess.run([path, "version"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            [path, "version"], capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
     except OSError as error:
         raise UserError(f"{path} (from {where}) does not run: {error.strerror}", _INSTALL) from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{path} (from {where}) does not tell its version within 20 s", _INSTALL) from error
     match = re.search(r"\bv?(\d+)\.(\d+)\.(\d+\S*)", done.stdout)
     if done.returncode or not match:
         raise UserError(f"{path} (from {where}) is not kind: it does not tell a version", _INSTALL)
@@ -165,7 +172,10 @@ def choose_image(engine: Engine, release: Release, named: str | None = None) -> 
     """The node image for a release: the one named, the official one if present, ours if present, the official one."""
     if named:
         image = engine.image(named)
-        return NodeImage(named, ours=bool(image and LABEL in image.labels), present=image is not None)
+        labels = image.labels if image else {}
+        in_name = re.search(r":v(\d+\.\d+\.[^@]+)", named)
+        version = labels.get(VERSION, "").removeprefix("v") or (in_name[1] if in_name else "")
+        return NodeImage(named, LABEL in labels, image is not None, version)
     official, ours = official_image(release), load_recipe().tag(release.version)
     if engine.image(official) is not None:
         return NodeImage(official, ours=False, present=True)
@@ -230,8 +240,10 @@ def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int
     """Fail early, and claim what the cluster will take (see :mod:`pvaffinity.room`).
 
     Raises:
-        UserError: control groups v1 with an image that does not boot there, too little memory, inotify limits too low.
+        UserError: the image is of another Kubernetes, control groups v1 with an image that does not boot there, too
+            little memory, inotify limits too low.
     """
+    check_version(image.reference, image.version, release)
     if engine.cgroup == 1 and not image.ours and release.key[:2] >= _NO_CGROUP_V1:
         raise UserError(
             f"this machine uses control groups v1, on which the official node image of Kubernetes {release.minor}"
@@ -241,6 +253,20 @@ def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int
         )
     need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
     room.claim(need, lambda others: _no_memory(engine, need, others, nodes) or _no_inotify(engine, need, others, nodes))
+
+
+def check_version(reference: str, version: str, release: Release) -> None:
+    """Refuse an image of another minor version than the release's; one that tells no version passes.
+
+    Raises:
+        UserError: what it has is not what was asked for, and the suite would expect the wrong things of it.
+    """
+    minor = ".".join(version.split(".")[:2])
+    if minor not in ("", release.minor):
+        raise UserError(
+            f"the node image {reference} is Kubernetes {version}, not {release.minor}",
+            f"say --kubernetes-version {minor}, or name another image",
+        )
 
 
 def _no_memory(engine: Engine, need: Room, others: Room, nodes: int) -> UserError | None:
