@@ -85,15 +85,15 @@ class Found:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what a file system refuses into a :class:`UserError` about ``path``."""
+def writing(path: Path, need: int = 0) -> Iterator[None]:
+    """Turn what a file system refuses into a :class:`UserError` about ``path``, where ``need`` bytes are needed."""
     try:
         yield
     except Timeout:
         raise
     except OSError as error:
         if error.errno in _FULL:
-            raise disk_full(path) from error
+            raise disk_full(path, need) from error
         raise UserError(
             f"the cache cannot be written: {error.strerror or error} ({error.filename or path})",
             "set PVAFFINITY_CACHE to a directory you may write",

@@ -22,7 +22,7 @@ from pvaffinity.nodeimage.archive import Entry, ScratchImage, add, write_archive
 from pvaffinity.nodeimage.programs import CONTROL_PLANE, named_programs, needed_images
 from pvaffinity.nodeimage.recipe import LABEL, OWN, REPOSITORY, VERSION, Recipe, load_recipe
 from pvaffinity.nodeimage.rootfs import ensure_rootfs
-from pvaffinity.nodeimage.workplace import check_room, container_of, full_disk, scratch
+from pvaffinity.nodeimage.workplace import CACHE_BYTES, check_room, container_of, full_disk, scratch
 from pvaffinity.paths import cache_dir
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release
@@ -139,7 +139,7 @@ def _build(
             busybox = contents.extractfile("./usr/bin/busybox") or contents.extractfile("./bin/busybox")
             assert busybox
             small = busybox.read()
-        with writing(archive):
+        with writing(rootfs.parent, CACHE_BYTES):
             write_archive(archive, _images(recipe, needed, paths, small), work)
         reporter.say("copying programs into the node")
         files = work / "files.tar"
@@ -211,7 +211,7 @@ def _write_files(recipe: Recipe, version: str, paths: Mapping[str, Path], target
         Entry("kind/version", f"v{version}".encode()),
         Entry("kind/manifests/default-storage.yaml", own / "default-storage.yaml"),
     ]
-    with writing(target), tarfile.open(target, "w") as archive:
+    with writing(target.parent, CACHE_BYTES), tarfile.open(target, "w") as archive:
         for entry in entries:
             add(archive, entry)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_room", "container_of", "full_disk", "remove_abandoned", "scratch"]
+__all__ = ["CACHE_BYTES", "check_room", "container_of", "full_disk", "remove_abandoned", "scratch"]
 
 import contextlib
 import os
@@ -25,7 +25,8 @@ _NAME = "pvaffinity-build"
 """Containers in which an image is put together are named ``pvaffinity-build-PID-START-…`` after the process that does
 it. Not a label: the image would hand it down to every node."""
 _NEED_ENGINE = 3_000_000_000  # bytes: base, container and image, measured 2.2 GB
-_NEED_CACHE = 1_500_000_000  # bytes: two archives
+CACHE_BYTES = 1_500_000_000
+"""Disk it takes in the cache: two archives."""
 _PRUNE = "{0} image prune; {0} volume prune"
 
 
@@ -82,18 +83,19 @@ def check_room(engine: Engine, recipe: Recipe) -> None:
     Raises:
         UserError: names the disk, what is free and what is needed.
     """
-    cache, theirs = _NEED_CACHE, _NEED_ENGINE
+    cache, theirs = CACHE_BYTES, _NEED_ENGINE
     if not rootfs_archive(recipe).exists():
         cache += ROOTFS_BYTES
     root = engine.data_root()
     shared = root is not None and root.stat().st_dev == cache_dir().stat().st_dev
     free = shutil.disk_usage(cache_dir()).free
     if free < cache + theirs * shared:
+        prune = f"{_PRUNE.format(engine.name)}; " * shared
         what = f"the cache ({cache_dir()})" + f" and {engine.name}'s images ({root})" * shared
         raise UserError(
             f"{free / 1e9:.1f} GB are free on the disk of {what}; a node image takes"
             f" {(cache + theirs * shared) / 1e9:.1f} GB there while it is made",
-            f"free some ({_PRUNE.format(engine.name)}; go clean -cache), or set PVAFFINITY_CACHE to another disk",
+            f"free some ({prune}go clean -cache), or set PVAFFINITY_CACHE to another disk",
         )
     if root and not shared and (free := shutil.disk_usage(root).free) < theirs:
         raise UserError(
