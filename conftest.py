@@ -7,6 +7,7 @@ pytest_plugins = [
     "fixtures.evidence",
     "fixtures.storage",
     "fixtures.pool",
+    "fixtures.heartbeat",
     "fixtures.identities",
     "fixtures.collected",
     "fixtures.reporting",

@@ -159,6 +159,8 @@ def test_nothing_to_merge_is_an_error():
         merge([])
 
 
+ALL = len(BEHAVIOURS)
+PLAIN = sum(not behaviour.needs_gate for behaviour in BEHAVIOURS)
 WRONG_GATE = Conformance("1", (replace(cluster(), gate_measured="off"),))
 NOTHING = Conformance("1", ())
 UNJUDGED = Conformance("1", (replace(cluster(), behaviours=()),))
@@ -170,13 +172,16 @@ FAILED = Conformance("1", (cluster("1.36.3", "on", BROKEN), cluster()))
 @pytest.mark.parametrize(
     ("result", "says", "shield", "colour", "holds"),
     [
-        (GOOD, "All 6 behaviours hold on Kubernetes 1.37.2 (gate-off, gate-on).", "6/6 hold on 1.37", "brightgreen", 1),
+        (GOOD, f"All {ALL} behaviours hold on Kubernetes 1.37.2 (gate-off, gate-on).", f"{ALL}/{ALL} hold on 1.37",
+         "brightgreen", 1),
         (FAILED, "Broken: Tightening race on 1.36.3 gate-on (local).", "1 broken on 1.36–1.37", "red", 0),
         (WRONG_GATE, "The gate is off on 1.37.2 gate-on (local), though it should be on", "wrong gate on 1.37", "red",
          0),
-        (PARTIAL, "5 of 6 behaviours hold on Kubernetes 1.37.2 (gate-on, gate-off); 1 partial.", "5/6 hold on 1.37",
+        (PARTIAL, f"{ALL - 1} of {ALL} behaviours hold on Kubernetes 1.37.2 (gate-on, gate-off); 1 partial.",
+         f"{ALL - 1}/{ALL} hold on 1.37",
          "yellow", 0),
-        (OFF_ONLY, "3 of 6 behaviours hold on Kubernetes 1.34.4 (gate-off); 3 need the gate.", "3/6 hold on 1.34",
+        (OFF_ONLY, f"{PLAIN} of {ALL} behaviours hold on Kubernetes 1.34.4 (gate-off); {ALL - PLAIN} need the gate.",
+         f"{PLAIN}/{ALL} hold on 1.34",
          "yellow", 0),
         (UNJUDGED, "Nothing was judged", "nothing run", "lightgrey", 0),
         (NOTHING, "Nothing was judged", "nothing run", "lightgrey", 0),

@@ -43,6 +43,12 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
         "Do new pods follow the volume to nodes of the new generation, and are running ones left alone?",
         needs_gate=True,
     ),
+    Behaviour(
+        "io",
+        "Uninterrupted I/O",
+        "Does a running container go on reading and writing, without a gap, and is its data there afterwards?",
+        needs_gate=True,
+    ),
     Behaviour("rbac", "RBAC", "Who is denied, and what is the least privilege that suffices?"),
     Behaviour(
         "race",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MARK", "SOURCES", "claim", "persistent_volume", "pod", "stateful_set"]
+__all__ = ["MARK", "SHELL_IMAGE", "SOURCES", "claim", "persistent_volume", "pod", "stateful_set"]
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +13,9 @@ MARK = "pvaffinity.dev/test"
 """Label on everything the project creates; its value names the test's namespace."""
 
 IMAGE = "registry.k8s.io/pause:3.10"
+SHELL_IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.36.1-1"
+"""For containers that do something: the image that Kubernetes' own end-to-end tests use."""
+
 MODES = ["ReadWriteOnce"]
 
 SOURCES: Mapping[str, Any] = {
@@ -29,18 +32,21 @@ def persistent_volume(
     node_affinity: Mapping[str, Any] | None,
     *,
     mark: str,
-    source: str = "hostPath",
+    source: str | Mapping[str, Any] = "hostPath",
     claim_ref: Ref | None = None,
     reclaim: str = "Retain",
 ) -> Obj:
-    """A PersistentVolume of 1 GiB in no storage class; ``claim_ref`` reserves it for one claim."""
+    """A PersistentVolume of 1 GiB in no storage class; ``claim_ref`` reserves it for one claim.
+
+    ``source`` is a name of :data:`SOURCES`, or the source itself, such as ``{"local": {"path": "/data"}}``.
+    """
     spec: Obj = {
         "capacity": {"storage": "1Gi"},
         "accessModes": MODES,
         "persistentVolumeReclaimPolicy": reclaim,
         "storageClassName": "",
         "volumeMode": "Filesystem",
-        **SOURCES[source](name),
+        **(SOURCES[source](name) if isinstance(source, str) else source),
     }
     if node_affinity is not None:
         spec["nodeAffinity"] = dict(node_affinity)

@@ -125,8 +125,8 @@ def overall(result: Conformance, behaviour: Behaviour) -> BehaviourVerdict:
         BehaviourVerdict.BROKEN,
         BehaviourVerdict.PARTIAL,
         BehaviourVerdict.NOT_RUN,
-        BehaviourVerdict.UNSUPPORTED,
         BehaviourVerdict.HOLDS,
+        BehaviourVerdict.UNSUPPORTED,
     )
     verdicts = result.verdicts(behaviour)
     return next((verdict for verdict in worst if verdict in verdicts), BehaviourVerdict.NOT_RUN)
