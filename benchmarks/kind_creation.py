@@ -18,7 +18,8 @@ from pvaffinity import leftovers, providers
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.engine import require
 from pvaffinity.providers.base import ClusterSpec
-from pvaffinity.providers.kind_setup import choose_image, document_for, find_kind
+from pvaffinity.providers.kind_document import document_for
+from pvaffinity.providers.kind_setup import choose_image, find_kind
 from pvaffinity.versions import load_versions
 
 

@@ -15,7 +15,8 @@ from pvaffinity.errors import RoomError, UserError
 from pvaffinity.local.owner import Owner
 from pvaffinity.nodeimage.recipe import LABEL, load_recipe
 from pvaffinity.providers import kind_setup
-from pvaffinity.providers.kind_setup import NodeImage, choose_image, document_for, find_kind, official_image
+from pvaffinity.providers.kind_document import document_for
+from pvaffinity.providers.kind_setup import NodeImage, choose_image, find_kind, official_image
 from pvaffinity.versions import clusterconfigs_dir, load_versions
 
 OFFICIAL = NodeImage("kindest/node:v1.37.0", ours=False, present=True)
@@ -120,10 +121,15 @@ def test_an_image_that_is_there_goes_first():
 
 @pytest.mark.parametrize("path", sorted(clusterconfigs_dir().glob("*.yaml")), ids=lambda p: p.stem)
 def test_official_images_get_the_documents_unchanged(path):
-    """What kind reads is what the file says, nothing added, nothing left out."""
+    """What kind reads is what the file says, nothing left out, and nothing added but the binder's period."""
     config = load_config(path.stem)
-    text = document_for(config.document, OFFICIAL, engine(cgroup=1), load_versions().newest)
-    assert yaml.safe_load(text) == yaml.safe_load(path.read_text())
+    after = yaml.safe_load(document_for(config.document, OFFICIAL, engine(cgroup=1), load_versions().newest))
+    added = {patch["version"]: yaml.safe_load(patch["patch"]) for patch in after.pop("kubeadmConfigPatchesJSON6902")}
+    assert after == yaml.safe_load(path.read_text())
+    assert {version: patch["value"] for version, (patch,) in added.items()} == {
+        "v1beta3": "1s",
+        "v1beta4": {"name": "pvclaimbinder-sync-period", "value": "1s"},
+    }
 
 
 @pytest.mark.parametrize("path", sorted(clusterconfigs_dir().glob("*.yaml")), ids=lambda p: p.stem)
@@ -131,6 +137,7 @@ def test_our_images_only_add_the_overlay(path):
     """Nodes, labels and gates stay; only what cannot be pulled is left out, and every patch of the document is kept."""
     before = yaml.safe_load(path.read_text())
     after = yaml.safe_load(document_for(before, OURS, engine(), load_versions().newest))
+    del after["kubeadmConfigPatchesJSON6902"]
     patches, networking = after.pop("kubeadmConfigPatches"), after.pop("networking")
     assert networking == {"disableDefaultCNI": True, "kubeProxyMode": "none"}
     assert patches[: len(before.get("kubeadmConfigPatches", []))] == before.pop("kubeadmConfigPatches", [])

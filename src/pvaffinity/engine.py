@@ -80,6 +80,7 @@ class Engine:
         *arguments: str,
         source: bytes | IO[bytes] | None = None,
         timeout: float | None = 60.0,
+        patient: bool = False,
     ) -> str:
         """Run a command of the engine and return its standard output, stripped.
 
@@ -87,6 +88,7 @@ class Engine:
             arguments: such as ``"image", "ls"``.
             source: standard input.
             timeout: seconds.
+            patient: if we are interrupted, let it end first: what the engine makes, it makes without us, too.
 
         Raises:
             EngineError: it was refused or took too long.
@@ -107,6 +109,9 @@ class Engine:
             _end(process)
             raise EngineError(f"{self.name} {arguments[0]}: no answer within {timeout:.0f} s") from None
         except BaseException:
+            if patient:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=timeout)
             _end(process)
             raise
         if process.returncode:

@@ -22,7 +22,7 @@ from pvaffinity.nodeimage.archive import Entry, ScratchImage, add, write_archive
 from pvaffinity.nodeimage.programs import CONTROL_PLANE, named_programs, needed_images
 from pvaffinity.nodeimage.recipe import LABEL, OWN, REPOSITORY, VERSION, Recipe, load_recipe
 from pvaffinity.nodeimage.rootfs import ensure_rootfs
-from pvaffinity.nodeimage.workplace import CACHE_BYTES, check_room, container_of, full_disk, scratch
+from pvaffinity.nodeimage.workplace import CACHE_BYTES, check_room, container_of, full_disk, scratch, unfinished
 from pvaffinity.paths import cache_dir
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release
@@ -155,7 +155,9 @@ def _build(
         changes = [*_SETTINGS, f"LABEL {LABEL}={recipe.hash}", f"LABEL {VERSION}=v{version}"]
         changes += [f"LABEL {OWN}=yes"] * bool(named)
         options = [word for change in changes for word in ("--change", change)]
-        engine.run("commit", *options, container, name, timeout=600)
+        # Named only when it is whole: of an interrupted commit the engine may keep what was there by then.
+        engine.run("commit", *options, container, unfinished(container), timeout=600, patient=True)
+        engine.run("tag", unfinished(container), name)
         if before:
             with contextlib.suppress(EngineError):  # a node that still runs keeps it
                 engine.run("image", "rm", before.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CACHE_BYTES", "check_room", "container_of", "full_disk", "remove_abandoned", "scratch"]
+__all__ = ["CACHE_BYTES", "check_room", "container_of", "full_disk", "remove_abandoned", "scratch", "unfinished"]
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from pvaffinity.engine import Engine, EngineError
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import writing
 from pvaffinity.local.owner import Owner
-from pvaffinity.nodeimage.recipe import Recipe
+from pvaffinity.nodeimage.recipe import REPOSITORY, Recipe
 from pvaffinity.nodeimage.rootfs import ROOTFS_BYTES, rootfs_archive
 from pvaffinity.paths import cache_dir
 
@@ -57,22 +57,31 @@ def container_of(engine: Engine, image: str) -> Iterator[str]:
         # signal (systemd's) from here, since commit cannot set one.
         engine.run(
             "run", "--detach", "--rm", "--privileged", "--network=none", f"--name={name}",
-            "--tmpfs=/tmp", "--tmpfs=/run", "--stop-signal=SIGRTMIN+3", image, "sleep", "3600", timeout=120,
+            "--tmpfs=/tmp", "--tmpfs=/run", "--stop-signal=SIGRTMIN+3", image, "sleep", "3600",
+            timeout=120, patient=True,
         )  # fmt: skip
         yield name
     finally:
-        with contextlib.suppress(EngineError):
-            engine.run("rm", "--force", "--volumes", name)
+        for command in (["rm", "--force", "--volumes", name], ["image", "rm", "--force", unfinished(name)]):
+            with contextlib.suppress(EngineError):
+                engine.run(*command)
+
+
+def unfinished(container: str) -> str:
+    """What an image is named until it is whole, after the container it is made from."""
+    return f"{REPOSITORY}-unfinished:{container}"
 
 
 def remove_abandoned(engine: Engine) -> int:
-    """Remove containers of builds whose process is gone; returns how many."""
+    """Remove containers, and unfinished images, of builds whose process is gone; returns how many."""
+    containers = engine.run("ps", "--all", "--filter", f"name={_NAME}-", "--format", "{{.Names}}").split()
+    images = engine.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").split()
     count = 0
-    for name in engine.run("ps", "--all", "--filter", f"name={_NAME}-", "--format", "{{.Names}}").split():
-        match = re.fullmatch(rf"{_NAME}-(\d+)-(\d+)-[0-9a-f]+", name)
-        if match and not Owner(int(match[1]), int(match[2])).alive:
+    for name in [*containers, *images]:
+        match = re.fullmatch(rf"(.*-unfinished:)?{_NAME}-(\d+)-(\d+)-[0-9a-f]+", name)
+        if match and not Owner(int(match[2]), int(match[3])).alive:
             with contextlib.suppress(EngineError):
-                engine.run("rm", "--force", "--volumes", name)
+                engine.run(*(["image", "rm", "--force"] if match[1] else ["rm", "--force", "--volumes"]), name)
                 count += 1
     return count
 

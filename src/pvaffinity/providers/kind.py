@@ -29,7 +29,7 @@ from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.paths import run_dir
 from pvaffinity.progress import Progress, quiet
-from pvaffinity.providers import kind_components, kind_nodes, kind_run, kind_setup
+from pvaffinity.providers import kind_components, kind_document, kind_nodes, kind_run, kind_setup
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.providers.kind_setup import Kind, NodeImage
 from pvaffinity.waiting import WaitError
@@ -90,7 +90,9 @@ class KindProvider:
         _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
         _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)})
         kind_run.wrap(kind.binary, directory)
-        (directory / "kind.yaml").write_text(kind_setup.document_for(spec.config.document, image, engine, spec.release))
+        (directory / "kind.yaml").write_text(
+            kind_document.document_for(spec.config.document, image, engine, spec.release)
+        )
         nodes = _nodes(spec, name)
         try:
             self._make(engine, kind, image, name, directory, progress)

@@ -1,4 +1,4 @@
-"""What a kind cluster needs before it is made: kind itself, a node image, a fitting document, a machine that can."""
+"""What a kind cluster needs before it is made: kind itself, a node image, a machine that can."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ __all__ = [
     "check_name",
     "check_version",
     "choose_image",
-    "document_for",
     "engine_of",
     "find_kind",
     "official_image",
@@ -24,13 +23,10 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
-import yaml
 
 from pvaffinity import inotify, room
 from pvaffinity.engine import Engine, EngineError, require
@@ -51,7 +47,6 @@ INOTIFY_BASE, INOTIFY_NODE = 16, 15
 """inotify instances of a control plane and of each node (systemd, kubelet, containerd), measured: 92 for six nodes."""
 _WHERE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 _INSTALL = "install kind 0.30 or newer (https://kind.sigs.k8s.io/docs/user/quick-start/#installation)"
-_CGROUP_FIELD = (1, 31)  # the first release with KubeletConfiguration.failCgroupV1
 _NO_CGROUP_V1 = (1, 35)  # the first whose official node image does not boot on control groups v1
 
 
@@ -208,32 +203,6 @@ def pull(engine: Engine, image: NodeImage, release: Release, progress: Progress)
             f"pvaffinity node-image build {release.minor} makes one without pulling; --kind-image names another;"
             " --provider local needs none",
         ) from error
-
-
-def document_for(document: Mapping[str, Any], image: NodeImage, engine: Engine, release: Release) -> str:
-    """The kind document, as YAML: unchanged for an official image, with the air-gapped overlay for one of ours.
-
-    The overlay leaves out what would have to be pulled (kindnet, kube-proxy, CoreDNS) and lets the kubelet run on
-    control groups v1, where that is what the machine has.
-    """
-    result = {key: value for key, value in document.items() if key != "name"}
-    if image.ours:
-        networking = {"disableDefaultCNI": True, "kubeProxyMode": "none", **(document.get("networking") or {})}
-        patches = list(document.get("kubeadmConfigPatches") or ())
-        skipped = ["preflight", "addon/kube-proxy", "addon/coredns"]
-        for api in ("v1beta3", "v1beta4"):
-            patches.append(
-                _yaml({"apiVersion": f"kubeadm.k8s.io/{api}", "kind": "InitConfiguration", "skipPhases": skipped})
-            )
-        if engine.cgroup == 1 and release.key[:2] >= _CGROUP_FIELD:
-            patches.append(_yaml({"kind": "KubeletConfiguration", "failCgroupV1": False}))
-        result |= {"networking": networking, "kubeadmConfigPatches": patches}
-    return _yaml(result)
-
-
-def _yaml(data: Mapping[str, Any]) -> str:
-    text: str = yaml.safe_dump(dict(data), sort_keys=False)
-    return text
 
 
 def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int) -> None:
