@@ -7,16 +7,19 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pvaffinity.affinity import in_zone
 from pvaffinity.errors import ApiError, UserError
-from pvaffinity.races import OFFSETS_MS, Record, SweepError, sweep
+from pvaffinity.races import CUT_SHORT, OFFSETS_MS, Record, SweepError, sweep
 from pvaffinity.races.firing import Gun, Plan
-from pvaffinity.races.observe import Observer, Sighting, await_all, fate_of
+from pvaffinity.races.observe import Observer, Sighting, TooSlowError, await_all, fate_of
+from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import step_of
+from pvaffinity.races.stage import Stage
 from pvaffinity.verdicts import Binding, Verdict, Warned
 
 DATA = Path(__file__).parent / "data/races"
@@ -201,7 +204,7 @@ def test_a_failing_watch_ends_the_sweep():
 
 def test_waiting_for_objects_names_the_missing():
     """What is not met in time is counted and named."""
-    with pytest.raises(SweepError, match=r"1 of 2 Pods were not Bound within 0\.1 s: q"):
+    with pytest.raises(TooSlowError, match=r"1 of 2 Pods were not Bound, none for 0\.1 s: q"):
         await_all(
             Server([[pod(3)]], []),  # type: ignore[arg-type]
             "Pod",
@@ -212,6 +215,43 @@ def test_waiting_for_objects_names_the_missing():
             seconds=0.1,
             what="Bound",
         )
+
+
+def test_patience_begins_anew_with_every_pod_that_gets_there():
+    """A slow cluster is waited for as long as pods keep coming; it is given up when none comes any more."""
+
+    class Slow(Server):
+        def watch(self, kind: str, *_: Any, stop: Any, **__: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+            """A pod every 0.2 s, four of them; then nothing more."""
+            for number in range(4 if kind == "Pod" else 0):
+                threading.Event().wait(0.2)
+                obj = pod(5 + number)
+                obj["metadata"]["name"] = f"p{number}"
+                yield "DELETED", obj
+            while not stop.closed:
+                threading.Event().wait(0.01)
+
+    names = [f"p{number}" for number in range(4)]
+    with Observer(Slow([[]], []), "ns", "a=b") as observer:  # type: ignore[arg-type]
+        assert observer.wait(names, lambda seen: seen.gone, 0.5)
+        assert not observer.wait([*names, "p4"], lambda seen: seen.gone, 0.1)
+    await_all(Slow([[]], []), "Pod", "ns", names, lambda obj: True, labels="a=b", seconds=0.5, what="there")  # type: ignore[arg-type]
+
+
+def test_the_pace_follows_the_cluster():
+    """Batches grow at most twofold while they are over quickly, and shrink to what is over in ten seconds."""
+    pace = Pace()
+    first = pace.size
+    sizes = []
+    for _ in range(4):
+        pace.took(pace.size, pace.size / 10)  # ten pods a second
+        sizes.append(pace.size)
+    assert sizes == [2 * first, 52, 52, 52]
+    pace.took(52, 104)
+    assert pace.size == 6  # half a pod a second would be 5
+    pace.took(6, 6)
+    assert pace.size == 10
+    assert str(pace).startswith("13 in 1 s, 26 in 3 s, 52 in 5 s")
 
 
 @pytest.mark.parametrize(
@@ -261,6 +301,53 @@ def test_a_race_nobody_can_lose_is_refused():
 
     with pytest.raises(SweepError, match="nothing to lose"):
         sweep(Nodes(), namespace="ns", before=in_zone("b"), after=in_zone("c"))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def two_zones():
+    """A server with a node in each of two zones, whose pods nobody ever sees."""
+
+    class Cluster(Server):
+        def list(self, kind: str, **_: Any) -> list[dict[str, Any]]:
+            """Two nodes; no volumes."""
+            zones = "bc" if kind == "Node" else ""
+            return [{"metadata": {"name": z, "labels": {"topology.kubernetes.io/zone": z}}} for z in zones]
+
+        def request(self, *_: Any, **__: Any) -> None:
+            """Deletes whatever is asked for."""
+
+        def patch(self, *_: Any, **__: Any) -> Any:
+            """Updates."""
+            return SimpleNamespace(body={"metadata": {"resourceVersion": "3"}})
+
+        def create(self, *_: Any, **__: Any) -> Any:
+            """Creates."""
+            return {"metadata": {"resourceVersion": "4"}}
+
+    return Cluster([[]], [])
+
+
+def test_volumes_that_are_not_bound_cut_the_sweep_short(two_zones, monkeypatch):
+    """A cluster too slow to bind claims is no error: the record says why it has no rounds, and is no evidence."""
+
+    def prepare(*_: Any) -> None:
+        raise TooSlowError("3 of 13 claims were not bound")
+
+    monkeypatch.setattr(Stage, "prepare", prepare)
+    record = sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1)
+    assert record.notes[CUT_SHORT] == "3 of 13 claims were not bound"
+    assert not record.summary().failures
+    assert len(record.summary().short) == len(OFFSETS_MS)
+    assert Record.load(DATA / "kubernetes-1.37.jsonl").notes.get(CUT_SHORT) is None
+
+
+def test_pods_that_do_not_go_cut_the_sweep_short(two_zones, monkeypatch):
+    """A cluster too slow to end pods keeps the rounds it has: they were judged before their pods were to go."""
+    monkeypatch.setattr(Stage, "prepare", lambda *_: None)
+    monkeypatch.setattr(Observer, "wait", lambda self, names, met, seconds: False)
+    record = sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1)
+    assert record.histories
+    assert "pods were still there, none had gone for 60 s" in record.notes[CUT_SHORT]
 
 
 def test_a_mount_that_failed_for_another_reason_is_not_the_end():

@@ -7,7 +7,7 @@ afterwards from the recorded history, by :mod:`pvaffinity.verdicts`. Its forced 
 import pytest
 
 from pvaffinity.affinity import in_zone
-from pvaffinity.races import OFFSETS_MS, sweep
+from pvaffinity.races import CUT_SHORT, OFFSETS_MS, sweep
 from pvaffinity.verdicts import Verdict
 
 pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
@@ -31,8 +31,8 @@ def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach
     assert not summary.failures, f"\n{summary}"
     if summary.short:  # no evidence against Kubernetes, and not all that was wanted for it: the verdict is partial
         pytest.skip(
-            f"too busy a machine: {len(summary.short)} of {len(summary.steps)} steps had fewer than {ROUNDS} rounds"
-            "; run it again without other workers (no -n)"
+            f"too busy a machine: {len(summary.short)} of {len(summary.steps)} steps had fewer than {ROUNDS} rounds, "
+            f"{record.notes.get(CUT_SHORT)}; run it again without other workers (no -n)"
         )
     assert summary.holds
     assert summary.totals[Verdict.KEPT], "no pod ran at all, so that none could escape"

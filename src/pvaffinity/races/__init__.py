@@ -9,8 +9,8 @@ assert summary.holds, str(summary)
 
 from __future__ import annotations
 
-__all__ = ["OFFSETS_MS", "Record", "Step", "Summary", "SweepError", "sweep"]
+__all__ = ["CUT_SHORT", "OFFSETS_MS", "Record", "Step", "Summary", "SweepError", "sweep"]
 
 from pvaffinity.races.observe import SweepError
 from pvaffinity.races.record import Record, Step, Summary
-from pvaffinity.races.sweep import OFFSETS_MS, sweep
+from pvaffinity.races.sweep import CUT_SHORT, OFFSETS_MS, sweep

@@ -10,7 +10,7 @@ may a version have been missed; then the binding's version is left unknown.
 
 from __future__ import annotations
 
-__all__ = ["Observer", "Sighting", "SweepError", "await_all", "follow"]
+__all__ = ["Observer", "Sighting", "SweepError", "TooSlowError", "await_all", "follow"]
 
 import contextlib
 import threading
@@ -29,6 +29,10 @@ LISTED = "LISTED"
 
 class SweepError(Exception):
     """A sweep could not be carried out, so that there is nothing to judge."""
+
+
+class TooSlowError(SweepError):
+    """The cluster did not keep up: no finding, and no more rounds to be had."""
 
 
 def follow(
@@ -78,12 +82,22 @@ def await_all(
     """Watch until every named object meets a condition; one watch for all of them.
 
     Raises:
-        SweepError: some did not within ``seconds``.
+        TooSlowError: some did not, and for ``seconds`` no other one did.
     """
-    missing, stop = set(names), WatchStop()
-    timer = threading.Timer(seconds, stop.close)
-    timer.daemon = True
-    timer.start()
+    missing, stop, deadline = set(names), WatchStop(), time.monotonic() + seconds
+    timer: threading.Timer
+
+    def look() -> None:
+        nonlocal timer
+        left = deadline - time.monotonic()
+        if left <= 0:
+            stop.close()
+            return
+        timer = threading.Timer(left, look)
+        timer.daemon = True
+        timer.start()
+
+    look()
     try:
         with contextlib.closing(follow(api, kind, namespace, labels=labels, stop=stop)) as changes:
             while missing:
@@ -91,11 +105,12 @@ def await_all(
                     _, obj = next(changes)
                 except StopIteration:
                     some = ", ".join(sorted(missing)[:3])
-                    raise SweepError(
-                        f"{len(missing)} of {len(names)} {kind}s were not {what} within {seconds:g} s: {some}"
+                    raise TooSlowError(
+                        f"{len(missing)} of {len(names)} {kind}s were not {what}, none for {seconds:g} s: {some}"
                     ) from None
-                if met(obj):
+                if obj["metadata"]["name"] in missing and met(obj):
                     missing.discard(obj["metadata"]["name"])
+                    deadline = time.monotonic() + seconds
     finally:
         timer.cancel()
 
@@ -151,16 +166,18 @@ class Observer:
             thread.join(5)
 
     def wait(self, names: Collection[str], met: Callable[[Sighting], bool], seconds: float) -> bool:
-        """Wait until every named pod meets a condition; False when ``seconds`` are over first."""
-        deadline = time.monotonic() + seconds
+        """Wait until every named pod meets a condition; False when for ``seconds`` no other one of them did."""
+        missing, deadline = set(names), time.monotonic() + seconds
         with self._changed:
-            while not all(met(self._of(name)) for name in names):
+            while True:
                 self._check()
+                if done := {name for name in missing if met(self._of(name))}:
+                    missing -= done
+                    deadline = time.monotonic() + seconds
                 left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
+                if not missing or left <= 0:
+                    return not missing
                 self._changed.wait(left)
-            return True
 
     def take(self, name: str) -> Sighting:
         """What was seen of a pod, as it is now."""

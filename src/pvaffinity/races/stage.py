@@ -10,8 +10,9 @@ from typing import Any
 
 from pvaffinity import manifests
 from pvaffinity.api import Api
+from pvaffinity.budgets import BUDGETS
 from pvaffinity.objects import Obj, Ref, collection_path
-from pvaffinity.races.observe import Observer, SweepError, await_all
+from pvaffinity.races.observe import Observer, TooSlowError, await_all
 
 _WRITERS = 6
 
@@ -39,14 +40,13 @@ class Stage:
         writes may conflict and the next try is a resync away.
 
         Raises:
-            SweepError: they are not bound in time: 60 s plus half a second for each.
+            TooSlowError: some are not bound, and none was for as long as the budget ``race-bind`` says.
         """
-        seconds = 60 + 0.5 * len(names)
         self._each(names, lambda name: self._volume(name, node_affinity))
-        self._await("PersistentVolume", names, "Available", seconds)
+        self._await("PersistentVolume", names, "Available")
         self._each(names, lambda name: manifests.claim(Ref("PersistentVolumeClaim", name, self.namespace), name))
-        self._await("PersistentVolumeClaim", names, "Bound", seconds)
-        self._await("PersistentVolume", names, "Bound", seconds)
+        self._await("PersistentVolumeClaim", names, "Bound")
+        self._await("PersistentVolume", names, "Bound")
 
     def pod(self, name: str) -> Obj:
         """The pod that uses the volume of the same name."""
@@ -59,16 +59,20 @@ class Stage:
         volumes = self.api.list("PersistentVolume", labels=self.selector)
         return {volume["metadata"]["name"]: volume["spec"].get("nodeAffinity") for volume in volumes}
 
-    def remove_pods(self, names: Sequence[str], observer: Observer, seconds: float = 60) -> None:
+    def remove_pods(self, names: Sequence[str], observer: Observer) -> None:
         """Delete the race's pods and wait until the named ones are gone.
 
         Raises:
-            SweepError: some are still there.
+            TooSlowError: some are still there, and none went for as long as the budget ``race-removal`` says.
         """
+        seconds = BUDGETS["race-removal"].seconds
         self._delete("Pod", grace=1)
         if not observer.wait(names, lambda seen: seen.gone, seconds):
             left = [name for name in names if not observer.take(name).gone]
-            raise SweepError(f"{len(left)} pods of the race were not gone within {seconds:g} s: {', '.join(left[:3])}")
+            some = ", ".join(left[:3])
+            raise TooSlowError(
+                f"{len(left)} of {len(names)} pods were still there, none had gone for {seconds:g} s: {some}"
+            )
 
     def clear(self) -> None:
         """Delete everything the race made, pods first; volumes and claims go when nobody uses them any more."""
@@ -98,7 +102,8 @@ class Stage:
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(lambda name: self.api.create(self._labelled(build(name))), names))
 
-    def _await(self, kind: str, names: Sequence[str], phase: str, seconds: float) -> None:
+    def _await(self, kind: str, names: Sequence[str], phase: str) -> None:
+        seconds = BUDGETS["race-bind"].seconds
         namespace = None if kind == "PersistentVolume" else self.namespace
 
         def met(obj: Obj) -> bool:

@@ -6,7 +6,7 @@ goes on until every step has its rounds, or a limit says that enough has been tr
 
 from __future__ import annotations
 
-__all__ = ["OFFSETS_MS", "sweep"]
+__all__ = ["CUT_SHORT", "OFFSETS_MS", "sweep"]
 
 import itertools
 import random
@@ -17,9 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pvaffinity.affinity import Affinity
 from pvaffinity.api import Api
+from pvaffinity.budgets import BUDGETS, Budget
 from pvaffinity.manifests import IMAGE
 from pvaffinity.races.firing import Gun, Plan
-from pvaffinity.races.observe import Observer, SweepError
+from pvaffinity.races.observe import Observer, SweepError, TooSlowError
+from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import Record
 from pvaffinity.races.stage import Stage
 from pvaffinity.verdicts import History, Write
@@ -28,7 +30,8 @@ OFFSETS_MS = (-30.0, -20.0, -12.0, -8.0, -6.0, -4.0, -2.0, 0.0, 2.0, 6.0, 12.0, 
 """Creation sent, minus update acknowledged. Fine near zero: on an idle cluster the scheduler's cache is behind by a few
 milliseconds only. Step 0 is "just after the acknowledgement"; negative offsets never count for it."""
 
-_BATCH = 52  # pods at a time: a kubelet takes 110, and others may use the cluster as well
+CUT_SHORT = "cut short"
+"""The note of a record that says why the sweep ended before every step had its rounds."""
 
 
 def sweep(
@@ -41,15 +44,15 @@ def sweep(
     rounds: int = 20,
     labels: Mapping[str, str] | None = None,
     image: str = IMAGE,
-    settle_seconds: float = 60.0,
-    limit_seconds: float = 240.0,
+    limit: Budget = BUDGETS["race"],
     seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Record:
     """Race volume updates against pod creations and record what happened; nothing is judged here.
 
     Each round takes a volume of its own, already bound to its claim, changes its affinity from ``before`` to ``after``
-    and creates a pod that mounts it. The pods' fates are read from one watch. Everything made is deleted.
+    and creates a pod that mounts it. The pods' fates are read from one watch. Everything made is deleted. A cluster
+    that does not keep up with binding or deleting cuts the sweep short: the record's notes say so.
 
     Args:
         api: an administrator.
@@ -60,14 +63,12 @@ def sweep(
         rounds: how many rounds each step is to have, by measured offset.
         labels: put on every object made.
         image: of the pods; a container that stays up.
-        settle_seconds: how long the last pods of a batch may take until they run or are refused; a
-            kubelet that could not yet read the claim tries again only after 10 to 15 s.
-        limit_seconds: no new batch is begun after this; steps may then be short of rounds, as the summary says.
+        limit: no new batch is begun after this; steps may then be short of rounds, as the summary says.
         seed: of the order of rounds; it is in the record's notes.
         progress: told one line per batch.
 
     Raises:
-        SweepError: the server refused an update or a pod, volumes were not bound in time, or no node could tell.
+        SweepError: the server refused an update or a pod, or no node could tell.
     """
     started = time.monotonic()
     race = f"race-{secrets.token_hex(3)}"
@@ -76,13 +77,14 @@ def sweep(
     nodes = _node_labels(api, before, after)
     if not any(before.matches(labels) and not after.matches(labels) for labels in nodes.values()):
         raise SweepError(f"no node matches {before} and not {after}: there is nothing to lose in this race")
-    gun, plan = Gun(api, after.to_dict()), Plan(offsets_ms, rounds, random.Random(seed))
+    gun, plan, pace = Gun(api, after.to_dict()), Plan(offsets_ms, rounds, random.Random(seed)), Pace()
+    notes = {"race": race, "seed": str(seed), "before": str(before), "after": str(after)}
     histories: list[History] = []
     serial = itertools.count()
 
     def ready() -> list[str]:
         """Bound volumes for the next batch, as many as the rounds still to be had will probably take."""
-        names = [f"{race}-{next(serial):04d}" for _ in range(min(_BATCH, plan.shots_needed()))]
+        names = [f"{race}-{next(serial):04d}" for _ in range(min(pace.size, plan.shots_needed()))]
         stage.prepare(names, before.to_dict())
         return names
 
@@ -90,11 +92,12 @@ def sweep(
         with Observer(api, namespace, stage.selector) as observer, ThreadPoolExecutor(1) as ahead:
             names = ready()
             while plan.lacking:
+                begun = time.monotonic()
                 shots = [shot for name in names if (shot := _shoot(name, stage, plan, gun))]
-                in_time = plan.lacking and time.monotonic() - started < limit_seconds
+                in_time = plan.lacking and time.monotonic() - started < limit.seconds
                 following = ahead.submit(ready) if in_time else None  # while the pods' fates are awaited
                 fired = [shot[0] for shot in shots]
-                observer.wait(fired, lambda seen: seen.settled, settle_seconds)
+                observer.wait(fired, lambda seen: seen.settled, BUDGETS["race-settle"].seconds)
                 stored, unchanged = stage.stored_affinities(), _node_labels(api, before, after) == nodes
                 for name, aimed, update, creation in shots:
                     seen = observer.take(name)
@@ -115,13 +118,18 @@ def sweep(
                         )
                     )
                 stage.remove_pods(fired, observer)
-                progress(f"race: {plan.done} of {plan.wanted} rounds, {time.monotonic() - started:.0f} s")
+                pace.took(len(fired), time.monotonic() - begun)
+                progress(f"race: {plan.done} of {plan.wanted} rounds, {time.monotonic() - started:.0f} s; {pace}")
                 if following is None:
                     break
                 names = following.result()
+        if plan.lacking:
+            notes[CUT_SHORT] = f"only {plan.done} of {plan.wanted} rounds in {limit}"
+    except TooSlowError as error:
+        notes[CUT_SHORT] = str(error)
     finally:
         stage.clear()
-    notes = {"race": race, "seed": str(seed), "before": str(before), "after": str(after)}
+    notes["batches"] = str(pace)
     return Record(tuple(offsets_ms), rounds, tuple(histories), time.monotonic() - started, notes)
 
 
