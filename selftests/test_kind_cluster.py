@@ -134,7 +134,7 @@ def test_a_cluster_from_beginning_to_end(run, tmp_path):
     assert not directory.exists()
 
 
-def test_a_failure_shows_why_and_leaves_nothing(run, tmp_path):
+def test_a_busy_port_shows_why_and_leaves_nothing(run, tmp_path):
     """The engine's own words are in the error, the nodes' logs are kept, and the container is gone."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -149,6 +149,22 @@ def test_a_failure_shows_why_and_leaves_nothing(run, tmp_path):
     assert (run / "failed" / name / "kind.log").exists()
     assert not containers(name)
     assert not directory.exists()
+
+
+def test_a_name_that_is_taken_is_refused_and_its_owner_left_alone(run, tmp_path):
+    """A cluster of the user's with the very name is told, and neither the failure nor clean touches it."""
+    name, directory = new(run)
+    decoy = _decoy(name, suffix="")
+    try:
+        with pytest.raises(UserError, match=f"there is a kind cluster named {name} already"):
+            providers.load("kind").create(spec(tmp_path), name, directory, os.getpid())
+        os.utime(directory, (0, 0))
+        for leftover in leftovers.find(everything=True):
+            leftovers.remove(leftover)
+        assert not directory.exists()
+        assert containers(name) == (decoy,)
+    finally:
+        require().run("rm", "--force", decoy)
 
 
 CREATE = """
@@ -189,10 +205,10 @@ def test_an_interrupted_creation_leaves_no_container(run, tmp_path, number):
         require().run("rm", "--force", decoy)
 
 
-def _decoy(name):
+def _decoy(name, suffix="-mine"):
     """A container that looks like a node of a cluster with a similar name."""
     image = next(iter(require().run("image", "ls", "--quiet").split()))
-    label = f"--label={LABEL}={name}-mine"
+    label = f"--label={LABEL}={name}{suffix}"
     return require().run("run", "--detach", label, "--entrypoint=sleep", image, "600")
 
 

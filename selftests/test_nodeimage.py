@@ -207,7 +207,7 @@ def test_what_a_killed_maker_left_is_removed(debian):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
 def test_an_interrupted_mmdebstrap_is_ended(debian, tmp_path, number):
     """Whatever ends the build ends mmdebstrap, too: a second one would write to the same files."""
-    debian(f"echo $$ >{tmp_path}/pid; exec sleep 300")
+    debian(f"echo half >$part; echo $$ >{tmp_path}/pid; exec sleep 300")
     code = """
 from pvaffinity.nodeimage import rootfs, recipe
 from pvaffinity.local.reporter import Reporter
@@ -225,3 +225,5 @@ rootfs.ensure_rootfs(recipe.load_recipe(), Reporter())
     while psutil.pid_exists(int((tmp_path / "pid").read_text())):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    if number == signal.SIGINT:
+        assert not list((tmp_path / "cache" / "rootfs").glob("*.part"))

@@ -116,7 +116,7 @@ class Engine:
             raise
         if process.returncode:
             text = messages.decode(errors="replace")
-            lines = [line for line in text.splitlines() if line.strip()]
+            lines = [line for line in text.splitlines() if line.strip() and " --help'" not in line]
             why = lines[-1] if lines else f"{self.name} {arguments[0]}: exit code {process.returncode}"
             raise EngineError(why, text)
         return output.decode(errors="replace").strip()

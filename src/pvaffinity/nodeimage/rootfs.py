@@ -83,16 +83,17 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         *os.environ.get("PVAFFINITY_DEBIAN_MIRROR", "").split(),
     )
     reporter.start(f"Debian {recipe.debian}")
-    code = _run(command, archive.parent, log, reporter)
-    if code:
-        part.unlink(missing_ok=True)
-        raise _failure(log)
-    part.replace(archive)
+    try:
+        if _run(command, archive.parent, log, reporter):
+            raise _failure(log)
+        part.replace(archive)
+    finally:
+        _remove_abandoned(archive.parent)
     reporter.say(f"done in {reporter.elapsed:.0f} s")
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Remove what a killed maker left; called with the lock held."""
+    """Remove what a maker left that was interrupted, or killed; called with the lock held."""
     left = [*directory.glob("mmdebstrap.*"), *directory.glob("*.part")]
     if left:  # not across mounts: mmdebstrap may have mounted this machine's /dev there
         subprocess.run(["rm", "-rf", "--one-file-system", "--", *left], stderr=subprocess.DEVNULL, check=False)
