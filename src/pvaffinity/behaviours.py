@@ -56,4 +56,16 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
         "Does no pod run on a node its volume had lost before the pod was bound, and can a stranded pod be recovered?",
         needs_gate=True,
     ),
+    Behaviour(
+        "rollback",
+        "Enablement and rollback",
+        "Does a changed affinity survive the gate being turned off, and does turning it on suffice for old volumes?",
+        needs_gate=True,
+    ),
+    Behaviour(
+        "restart",
+        "Scheduler restart",
+        "Does a starting scheduler place pods by an affinity that was changed while none ran?",
+        needs_gate=True,
+    ),
 )

@@ -17,29 +17,15 @@ import yaml
 from pvaffinity.api import Api
 from pvaffinity.budgets import Budget
 from pvaffinity.clusterconfig import GATE, ClusterConfig
-from pvaffinity.conditions import Condition, Look
 from pvaffinity.engine import Engine, EngineError
 from pvaffinity.errors import UserError
-from pvaffinity.objects import Obj, Ref
+from pvaffinity.objects import Ref
 from pvaffinity.providers import kind_setup
 from pvaffinity.providers.base import Cluster
+from pvaffinity.usable import await_nodes, exists
 from pvaffinity.waiting import until
 
-_CONDITION = "node.kubernetes.io/"  # taints that follow conditions; they go a moment after the node becomes Ready
 _READY = Budget("node-ready", 120, "patience", "a node becomes Ready", "image unpacking and CNI on a busy machine")
-
-
-def _is_ready(obj: Obj | None) -> Look:
-    conditions = ((obj or {}).get("status") or {}).get("conditions") or []
-    ready: Obj = next((c for c in conditions if c["type"] == "Ready"), {})
-    taints = [t["key"] for t in ((obj or {}).get("spec") or {}).get("taints") or () if t["key"].startswith(_CONDITION)]
-    if ready.get("status") == "True":
-        return Look("not yet", f"Ready, tainted {', '.join(taints)}") if taints else Look("met", "Ready")
-    return Look("not yet", f"not Ready: {ready.get('reason', 'no condition')} {ready.get('message', '')}".rstrip())
-
-
-_IS_READY = Condition("Ready and free of taints", _is_ready)
-_EXISTS = Condition("there", lambda obj: Look("met" if obj else "not yet", "there" if obj else "not there"))
 
 
 def await_ready(api: Api, nodes: Sequence[str]) -> str:
@@ -49,9 +35,7 @@ def await_ready(api: Api, nodes: Sequence[str]) -> str:
         WaitError: one did not get there.
         ApiError: the server refused.
     """
-    for node in nodes:
-        until(api, Ref("Node", node), _IS_READY, _READY)
-    until(api, Ref("ServiceAccount", "default", "default"), _EXISTS, _READY)
+    await_nodes(api, nodes, _READY)
     version: str = json.loads(api.text("/version"))["gitVersion"]
     return version.removeprefix("v")
 
@@ -72,7 +56,7 @@ def gates(api: Api, config: ClusterConfig, node: str) -> str:
     """
     found: dict[str, bool | None] = {}
     for component in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        pod = until(api, Ref("Pod", f"{component}-{node}", "kube-system"), _EXISTS, _READY)
+        pod = until(api, Ref("Pod", f"{component}-{node}", "kube-system"), exists, _READY)
         flags = " ".join(pod["spec"]["containers"][0]["command"])
         match = re.search(rf"--feature-gates=\S*\b{GATE}=(true|false)", flags)
         found[component] = match[1] == "true" if match else None

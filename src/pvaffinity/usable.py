@@ -1,0 +1,110 @@
+"""Whether a cluster is usable: Ready nodes in a new one, and more in one whose component was started anew.
+
+A component that answers healthy may still have watches broken off, each of which is tried again in its own time. So
+every node has to run a pod with a volume, all made now: that takes the API server, the controller manager's binder and
+ServiceAccounts, the scheduler's view of pods, claims and volumes, and every kubelet.
+"""
+
+from __future__ import annotations
+
+__all__ = ["await_nodes", "await_usable", "exists"]
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from pvaffinity import manifests
+from pvaffinity.affinity import HOSTNAME, where
+from pvaffinity.api import Api
+from pvaffinity.budgets import Budget, budget_of
+from pvaffinity.conditions import Condition, Look, is_gone, is_running
+from pvaffinity.objects import Obj, Ref
+from pvaffinity.topology import Node
+from pvaffinity.waiting import until
+
+_CONDITION = "node.kubernetes.io/"  # taints that follow conditions; they go a moment after the node becomes Ready
+
+
+def await_nodes(api: Api, nodes: Sequence[str], budget: str | Budget) -> None:
+    """Wait until every node can take pods, and until ServiceAccounts are made; each may take the whole budget.
+
+    Raises:
+        WaitError: one did not get there.
+        ApiError: the server refused.
+    """
+    for node in nodes:
+        until(api, Ref("Node", node), _is_ready, budget)
+    until(api, Ref("ServiceAccount", "default", "default"), exists, budget)
+
+
+def await_usable(api: Api, nodes: Sequence[Node], budget: str = "usable") -> None:
+    """Run a pod with a volume of its own on each node; whatever the proof takes is removed again.
+
+    Args:
+        api: an administrator's.
+        nodes: those that an ordinary pod can be placed on.
+        budget: for all of it.
+
+    Raises:
+        WaitError: something was not done within the budget.
+        ApiError: the server refused.
+    """
+    deadline = time.monotonic() + budget_of(budget).seconds
+
+    def left() -> Budget:
+        whole = budget_of(budget)
+        rest = max(1.0, deadline - time.monotonic())
+        return Budget(whole.name, round(rest, 1), whole.kind, whole.awaited, whole.source)
+
+    name = f"pv-usable-{secrets.token_hex(4)}"
+    for node in nodes:
+        until(api, Ref("Node", node.name), _is_ready, left())
+    api.create({"kind": "Namespace", "metadata": {"name": name, "labels": {manifests.MARK: name}}})
+    with _removed(api, Ref("Namespace", name)):
+        until(api, Ref("ServiceAccount", "default", name), exists, left())
+        _run_pods(api, name, nodes, left)
+
+
+def _run_pods(api: Api, namespace: str, nodes: Sequence[Node], left: Callable[[], Budget]) -> None:
+    with contextlib.ExitStack() as stack:
+        pods = []
+        for number, node in enumerate(nodes):
+            name = f"{namespace}-{number}"
+            claim, pod = Ref("PersistentVolumeClaim", name, namespace), Ref("Pod", name, namespace)
+            here = where(HOSTNAME, "In", node.labels[HOSTNAME]).to_dict()
+            objects = (
+                manifests.persistent_volume(name, here, mark=namespace, claim_ref=claim),
+                manifests.claim(claim, name),
+                manifests.pod(pod, [name]),
+            )
+            for obj, ref in zip(objects, (Ref("PersistentVolume", name), claim, pod), strict=True):
+                api.create(obj)
+                stack.enter_context(_removed(api, ref))
+            pods.append(pod)
+        for pod in pods:
+            until(api, pod, is_running, left())
+    for number, _ in enumerate(nodes):  # that it goes shows the controllers that protect it
+        until(api, Ref("PersistentVolume", f"{namespace}-{number}"), is_gone, left())
+
+
+@contextlib.contextmanager
+def _removed(api: Api, ref: Ref) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        api.delete(ref, grace_seconds=0 if ref.kind == "Pod" else None)
+
+
+def _node(obj: Obj | None) -> Look:
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or []
+    ready: Obj = next((c for c in conditions if c["type"] == "Ready"), {})
+    taints = [t["key"] for t in ((obj or {}).get("spec") or {}).get("taints") or () if t["key"].startswith(_CONDITION)]
+    if ready.get("status") == "True":
+        return Look("not yet", f"Ready, tainted {', '.join(taints)}") if taints else Look("met", "Ready")
+    return Look("not yet", f"not Ready: {ready.get('reason', 'no condition')} {ready.get('message', '')}".rstrip())
+
+
+_is_ready = Condition("Ready and free of taints", _node)
+exists = Condition("there", lambda obj: Look("met" if obj else "not yet", "there" if obj else "not there"))
+"""An object that is there, whatever its state."""

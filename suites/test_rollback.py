@@ -1,0 +1,102 @@
+"""The gate turned off again, or on only later, on a live cluster (KEP-5381, "Feature Enablement and Rollback").
+
+Only the API server is started anew. All other components keep the setting they have, so that each check also shows
+that theirs is of no account.
+"""
+
+import pytest
+
+from pvaffinity import patches
+from pvaffinity.affinity import in_region, in_zone, where, with_ga_keys
+from pvaffinity.api import MERGE_PATCH
+from pvaffinity.capabilities import gate_state
+from pvaffinity.clusterconfig import GATE
+from pvaffinity.conditions import is_affected_since, is_unschedulable_because
+from pvaffinity.outcomes import IMMUTABLE, Accepted, attempt
+
+pytestmark = [
+    pytest.mark.behaviour("rollback"),
+    pytest.mark.cluster("gate-on"),
+    pytest.mark.requires("component-flags"),
+    pytest.mark.alone,
+]
+
+ON, OFF = {"feature-gates": f"{GATE}=true"}, {"feature-gates": f"{GATE}=false"}
+
+
+@pytest.fixture
+def change(cluster, timeline):
+    """Update a volume's affinity, and answer what became of it."""
+
+    def update(vol, affinity):
+        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
+        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
+        return outcome
+
+    return update
+
+
+def test_a_rollback_keeps_what_was_changed_and_ends_the_changing(cluster, components, volume, change, places):
+    """Off again, the changed value stays and only what is always legal is accepted; on again, changes are as well."""
+    vol = volume(affinity=in_zone(places.home))
+    old = volume(affinity=_beta(places.home))
+    assert change(vol, in_region(places.region)) == Accepted({})
+    assert change(old, _beta(places.other)) == Accepted({})
+
+    with components.running_with("kube-apiserver", OFF):
+        assert gate_state(cluster.admin) == "off"
+        assert vol.affinity() == in_region(places.region)
+        for affinity in (in_zone(places.home), in_zone(places.other)):  # not even back to what it was
+            assert change(vol, affinity) == IMMUTABLE
+        assert change(vol, in_region(places.region)) == Accepted({})
+        label = {"metadata": {"labels": {"pvaffinity.dev/rolled-back": "yes"}}}
+        assert attempt(lambda: cluster.admin.patch(vol.pv, label, MERGE_PATCH)) == Accepted({})
+        assert change(old, with_ga_keys(_beta(places.home))) == IMMUTABLE
+        assert change(old, with_ga_keys(_beta(places.other))) == Accepted({})
+        assert vol.changes() == {"spec.nodeAffinity", "metadata.labels"}
+        assert vol.affinity() == in_region(places.region)
+
+    assert change(vol, in_zone(places.other)) == Accepted({})
+    assert vol.affinity() == in_zone(places.other)
+
+
+def _beta(zone):
+    """A volume's affinity as it was written before the labels of zones became generally available."""
+    return where("failure-domain.beta.kubernetes.io/zone", "In", zone)
+
+
+def test_pods_live_by_the_changed_affinity_after_a_rollback(
+    cluster, components, volume, pod, until, never, change, places
+):
+    """A running pod notices nothing of the rollback; new ones are scheduled, and refused, by the changed affinity."""
+    vol = volume(affinity=in_zone(places.home))
+    running = pod(vol)
+    before = until(running, cluster.running_on(zone=places.home))
+    assert change(vol, in_zone(places.other)) == Accepted({})
+
+    with components.running_with("kube-apiserver", OFF):
+        until(pod(vol), cluster.running_on(zone=places.other))
+        until(pod(vol, zone=places.home), is_unschedulable_because())
+        running.touch()
+        never(running, is_affected_since(before), during=3)
+
+    never(running, is_affected_since(before))
+
+
+@pytest.mark.cluster("gate-off", knows_gate=True)
+def test_turned_on_later_the_gate_works_for_volumes_that_were_there(
+    cluster, components, volume, pod, until, change, places
+):
+    """A volume made without the gate can be changed once it is on, and the pod that waits for it is let in."""
+    vol = volume(affinity=in_zone(places.home))
+    waiting = pod(vol, zone=places.other)
+    until(waiting, is_unschedulable_because())
+    assert change(vol, in_region(places.region)) == IMMUTABLE
+
+    with components.running_with("kube-apiserver", ON):
+        assert change(vol, in_region(places.region)) == Accepted({})
+        running = until(waiting, cluster.running_on(zone=places.other))
+        assert running["metadata"]["uid"] == waiting.uid
+
+    assert vol.changes() == {"spec.nodeAffinity"}
+    assert change(vol, in_zone(places.home)) == IMMUTABLE

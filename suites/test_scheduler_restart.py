@@ -1,0 +1,56 @@
+"""A volume changed while no scheduler runs: the next one reads the affinity as it is, not as any scheduler knew it."""
+
+import pytest
+
+from pvaffinity import patches
+from pvaffinity.affinity import in_region, in_zone
+from pvaffinity.conditions import is_scheduled, is_unschedulable_because
+from pvaffinity.outcomes import Accepted
+
+pytestmark = [
+    pytest.mark.behaviour("restart"),
+    pytest.mark.cluster("gate-on"),
+    pytest.mark.requires("component-flags"),
+    pytest.mark.alone,
+]
+
+
+@pytest.fixture
+def move(cluster, timeline):
+    """Update a volume's affinity."""
+
+    def update(vol, affinity):
+        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
+        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
+        assert outcome == Accepted({})
+
+    return update
+
+
+def test_a_starting_scheduler_heeds_a_tightened_affinity(cluster, components, volume, pod, until, never, move, places):
+    """Pods made while no scheduler runs are placed by the tightened affinity, and refused by it, when one starts."""
+    vol = volume(affinity=in_region(places.region))
+    with components.stopped("kube-scheduler"):
+        move(vol, in_zone(places.other))
+        anywhere, at_home = pod(vol), pod(vol, zone=places.home)
+        never(anywhere, is_scheduled)
+
+    until(anywhere, cluster.running_on(zone=places.other))
+    until(at_home, is_unschedulable_because())
+    assert vol.changes() == {"spec.nodeAffinity"}
+
+
+def test_a_starting_scheduler_lets_in_a_pod_that_its_predecessor_refused(
+    cluster, components, volume, pod, until, never, move, places
+):
+    """A pod refused by one scheduler starts under the next, if the affinity was relaxed while none ran."""
+    vol = volume(affinity=in_zone(places.home))
+    waiting = pod(vol, zone=places.other)
+    until(waiting, is_unschedulable_because())
+    with components.stopped("kube-scheduler"):
+        move(vol, in_region(places.region))
+        never(waiting, is_scheduled)
+
+    running = until(waiting, cluster.running_on(zone=places.other))
+    assert running["metadata"]["uid"] == waiting.uid
+    assert vol.changes() == {"spec.nodeAffinity"}
