@@ -207,7 +207,15 @@ def test_what_a_killed_maker_left_is_removed(debian):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
 def test_an_interrupted_mmdebstrap_is_ended(debian, tmp_path, number):
     """Whatever ends the build ends mmdebstrap, too: a second one would write to the same files."""
-    debian(f"echo half >$part; echo $$ >{tmp_path}/pid; exec sleep 300")
+    # Its first process ignores the signal and waits for the one that works, as mmdebstrap's does.
+    works = tmp_path / "works.py"
+    works.write_text(f"""
+import os, pathlib, signal, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+pathlib.Path("{tmp_path}/pid").write_text(str(os.getpid()))
+time.sleep(300)
+""")
+    debian(f"echo half >$part; trap '' INT; {sys.executable} {works} & wait")
     code = """
 from pvaffinity.nodeimage import rootfs, recipe
 from pvaffinity.local.reporter import Reporter

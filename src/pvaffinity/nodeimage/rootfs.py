@@ -10,13 +10,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 from filelock import FileLock
 
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import disk_full, host, writing
-from pvaffinity.local.goprocess import tied
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.nodeimage.recipe import Recipe
 from pvaffinity.paths import cache_dir
@@ -25,6 +25,22 @@ ROOTFS_BYTES = 1_000_000_000
 """Disk it takes to make it: packages, what they unpack to, and the archive."""
 _WITHOUT = ("doc", "info", "locale", "man")  # below /usr/share
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+# Between us and mmdebstrap: when we die, however we die, it interrupts all of mmdebstrap's processes, whose first one
+# ignores that and waits for the others, which remove what they have unpacked.
+_TIED = """
+import ctypes, os, signal, subprocess, sys
+def stop(number, frame):
+    signal.alarm(30)
+    os.killpg(0, signal.SIGINT)
+signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGINT, lambda number, frame: None)
+signal.signal(signal.SIGALRM, lambda number, frame: os.killpg(0, signal.SIGKILL))
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.nice(5)
+sys.exit(subprocess.Popen(sys.argv[2:]).wait() and 1)
+"""
 _STEPS = {
     "I: running apt-get update": "reading package lists",
     "I: downloading packages": "fetching packages",
@@ -69,7 +85,8 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         raise disk_full(archive.parent, ROOTFS_BYTES)
     log, part = archive.with_suffix(".log"), archive.with_suffix(".part")
     _remove_abandoned(archive.parent)
-    command = tied(
+    command = [
+        *(sys.executable, "-ISc", _TIED, str(os.getpid())),
         tool,
         "--variant=essential",
         "--format=tar",
@@ -81,7 +98,7 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         recipe.debian,
         str(part),
         *os.environ.get("PVAFFINITY_DEBIAN_MIRROR", "").split(),
-    )
+    ]
     reporter.start(f"Debian {recipe.debian}")
     try:
         if _run(command, archive.parent, log, reporter):
