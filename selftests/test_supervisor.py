@@ -350,3 +350,45 @@ def test_what_is_no_component_is_refused_by_name(supervised):
     cluster = supervised({"a": FOREVER})
     cluster.until("ready")
     assert control.ask(cluster.directory, "component-stop", component="ghost")["error"] == "no component 'ghost'"
+
+
+SHARED = (
+    "import socket, sys, time\n"
+    "if '--bad' in sys.argv: raise SystemExit('Error: unknown flag: --bad')\n"
+    "time.sleep(0.5)\n"
+    "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+    "s.bind(('127.0.0.1', 7000)); s.listen(64)\n"
+    "print('listens', sys.argv[1:], flush=True)\n"
+    "while True: s.accept()[0].close()"
+)
+CLIENT = (
+    "import socket, time\n"
+    "print('serving', flush=True)\n"
+    "while True:\n"
+    "    time.sleep(0.002)\n"
+    "    try: socket.create_connection(('127.0.0.1', 7000), 1).close()\n"
+    "    except ConnectionRefusedError: print('refused', flush=True)"
+)
+
+
+def test_a_component_that_shares_its_port_is_replaced_without_a_gap(supervised):
+    """Its successor listens before it ends, so that nobody is refused; one that exits leaves it running."""
+    argv = [sys.executable, "-c", SHARED]
+    ready = dataclasses.asdict(Readiness("tcp", "127.0.0.1:7000"))
+    server = {"name": "a", "argv": argv, "ready": ready, "seconds": 20.0, "overlap": "listens"}
+    client = {"name": "b", "argv": [sys.executable, "-c", CLIENT], "needs": ["a"]}
+    cluster = supervised({}, daemons=[server, client], stop_order=["a", "b"])
+    cluster.until("ready")
+    first = control.ask(cluster.directory, "status")["daemons"]["a"]["pid"]
+    answer = control.ask(cluster.directory, "component-start", component="a", argv=[*argv, "--bad"])
+    assert answer["error"] == "a exited (1): unknown flag: --bad"
+    assert control.ask(cluster.directory, "status")["daemons"]["a"] == {"running": True, "pid": first}
+    assert control.ask(cluster.directory, "component-start", component="a", argv=[*argv, "--new"])["ok"]
+    daemons = control.ask(cluster.directory, "status")["daemons"]
+    assert set(daemons) == {"a", "b"}
+    assert daemons["a"]["running"]
+    assert daemons["a"]["pid"] != first
+    assert "listens ['--new']" in (cluster.directory / "logs" / "a.log").read_text()
+    assert "refused" not in (cluster.directory / "logs" / "b.log").read_text()
+    assert control.ask(cluster.directory, "stop") == {"ok": True}
+    assert cluster.gone(seconds=1)

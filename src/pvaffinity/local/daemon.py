@@ -50,6 +50,8 @@ class DaemonSpec:
         env: its whole environment.
         ready: how to see that it is ready.
         seconds: how long that may take.
+        overlap: a text that its log has once it listens; where given, it shares its port (SO_REUSEPORT), so that a
+            successor can start beside it, and whoever is connected finds no gap.
     """
 
     name: str
@@ -59,6 +61,7 @@ class DaemonSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     ready: Readiness = Readiness()
     seconds: float = 60.0
+    overlap: str = ""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DaemonSpec:
@@ -145,18 +148,33 @@ class Daemon:
         Raises:
             StartError: it has exited, or it is too late.
         """
-        name = self.spec.name
+        self._check_exit()
+        self.ready = self.ready or self._look()
+        if not self.ready:
+            self._check_time()
+        return self.ready
+
+    def check_late(self) -> None:
+        """See that it can still become ready.
+
+        Raises:
+            StartError: it has exited, or it is too late.
+        """
+        self._check_exit()
+        self._check_time()
+
+    def _check_exit(self) -> None:
         if self.process is not None and not self.running:
             code = self.process.returncode
             reason = reason_of(self.new_log())
             how = f"exited ({code})" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-            raise StartError(f"{name} {how}" + (f": {reason}" if reason else ""), name, tail(self.log))
-        if self.ready or self._look():
-            self.ready = True
-        elif time.monotonic() - self.started_at > self.spec.seconds:
-            seen = tail(self.log)
-            raise StartError(f"{name} runs but was not ready within {self.spec.seconds:g} s", name, seen)
-        return self.ready
+            what = f"{self.spec.name} {how}" + (f": {reason}" if reason else "")
+            raise StartError(what, self.spec.name, tail(self.log))
+
+    def _check_time(self) -> None:
+        if time.monotonic() - self.started_at > self.spec.seconds:
+            what = f"{self.spec.name} runs but was not ready within {self.spec.seconds:g} s"
+            raise StartError(what, self.spec.name, tail(self.log))
 
     def new_log(self) -> str:
         """What it has written since it was last started."""
@@ -166,6 +184,13 @@ class Daemon:
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
+
+    def takes_over(self, looks: int = 12) -> bool:
+        """Whether it listens beside its predecessor and, as far as can be told from outside, is ready as well.
+
+        The kernel deals out connections between the two by chance: so many answers in a row are not the other's alone.
+        """
+        return self.spec.overlap in self.new_log() and all(self._look() for _ in range(looks))
 
     def _look(self) -> bool:
         ready = self.spec.ready

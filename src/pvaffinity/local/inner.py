@@ -67,7 +67,7 @@ class _Inner:
         self.mounts: dict[str, int] = {}
         specs = [DaemonSpec.from_json(data) for data in spec["daemons"]]
         self.daemons = {s.name: Daemon(s, self.logs) for s in specs}
-        self.stop_order = [self.daemons[name] for name in spec["stop_order"]]
+        self.stop_order: list[str] = spec["stop_order"]
         self.done: set[str] = set()
         self.helpers: dict[int, str] = {}
         self.parts = Parts(self.daemons, self._enter)
@@ -243,7 +243,8 @@ class _Inner:
                 raise RuntimeError("the way into the cluster's network is gone")
 
     def _stop(self) -> None:
-        stop_all(self.stop_order)
+        known = [self.daemons[name] for name in self.stop_order]
+        stop_all([*(d for d in self.daemons.values() if d not in known), *known])
         for pid in self.helpers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Parts"]
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,11 +17,11 @@ class Parts:
     """Obeys the orders ``kubelet-stop``, ``kubelet-start``, ``component-stop`` and ``component-start``.
 
     Args:
-        daemons: of the cluster, by name.
+        daemons: of the cluster, by name; the successor of one is there as well while it starts.
         enter: by the name of a node, what its kubelet does before it runs.
     """
 
-    def __init__(self, daemons: Mapping[str, Daemon], enter: Callable[[str], Callable[[], None]]) -> None:
+    def __init__(self, daemons: dict[str, Daemon], enter: Callable[[str], Callable[[], None]]) -> None:
         self._daemons = daemons
         self._enter = enter
         self._awaited: dict[str, int] = {}  # the component that is being started, and the order that awaits it
@@ -43,14 +44,27 @@ class Parts:
         """What has become of the components that are awaited, as far as it is decided; with the order's ``id``."""
         for name, order in list(self._awaited.items()):
             try:
-                if not self._daemons[name].check():
+                if not self._ready(name):
                     continue
                 answer: dict[str, Any] = {"ok": True}
             except StartError as error:
+                if successor := self._daemons.pop(_next(name), None):
+                    successor.stop(signal.SIGKILL)
                 fix = "correct its flags; started without any, it runs as configured"
                 answer = {"error": error.what, "log": error.log, "fix": fix}
             del self._awaited[name]
             yield answer | {"id": order}
+
+    def _ready(self, name: str) -> bool:
+        """Whether the component is ready; a successor takes over as soon as it can, and then has to show it alone."""
+        successor = self._daemons.get(_next(name))
+        if successor is None:
+            return self._daemons[name].check()
+        successor.check_late()
+        if successor.takes_over():
+            self._daemons[name].stop(signal.SIGKILL)  # asked to end, it would first turn others away
+            self._daemons[name] = self._daemons.pop(_next(name))
+        return False
 
     def _kubelet(self, order: str, node: str) -> dict[str, Any]:
         daemon = self._daemons.get(f"kubelet-{node}")
@@ -76,11 +90,21 @@ class Parts:
         if order["do"] == "component-stop":
             daemon.stop(seconds=_GRACE)
             return {"ok": True}
-        if not (daemon.running and daemon.argv == (argv or daemon.spec.argv)):
-            daemon.stop(seconds=_GRACE)
-            try:
+        try:
+            if daemon.running and daemon.argv == (argv or daemon.spec.argv):
+                pass
+            elif daemon.running and daemon.spec.overlap:
+                self._daemons[_next(name)] = successor = Daemon(daemon.spec, daemon.log.parent)
+                successor.start(argv=argv)
+            else:
+                daemon.stop(seconds=_GRACE)
                 daemon.start(argv=argv)
-            except StartError as error:
-                return {"error": error.what, "fix": f"see {daemon.argv[0]}"}
+        except StartError as error:
+            self._daemons.pop(_next(name), None)
+            return {"error": error.what, "fix": "see whether the program is still there"}
         self._awaited[name] = order["id"]
         return None
+
+
+def _next(name: str) -> str:
+    return f"{name} (next)"

@@ -71,6 +71,7 @@ def plan(
             needs=("etcd", "certificates"),
             env=env,
             ready=Readiness("https", f"{_INSIDE}/readyz", *_admin(directory)),
+            overlap="Serving securely on",
         ),
         *(
             DaemonSpec(
