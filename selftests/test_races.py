@@ -20,6 +20,7 @@ from pvaffinity.races.observe import Observer, Sighting, TooSlowError, await_all
 from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import step_of
 from pvaffinity.races.stage import Stage
+from pvaffinity.races.sweep import _worthwhile
 from pvaffinity.verdicts import Binding, Verdict, Warned
 
 DATA = Path(__file__).parent / "data/races"
@@ -252,6 +253,17 @@ def test_the_pace_follows_the_cluster():
     pace.took(6, 6)
     assert pace.size == 10
     assert str(pace).startswith("13 in 1 s, 26 in 3 s, 52 in 5 s")
+    assert pace.seconds_for(110) == pytest.approx(115.2)  # the last three: 52 in 5.2 s, 52 in 104 s, 6 in 6 s
+
+
+@pytest.mark.parametrize(("elapsed", "misses", "goes_on"), [(20, 40, True), (100, 0, True), (100, 40, False)])
+def test_a_sweep_that_cannot_be_finished_in_time_is_not_gone_on_with(elapsed, misses, goes_on):
+    """After a third of its time a sweep ends when shots miss so often that twice the time left would not do."""
+    plan, pace = Plan((-2.0, 0.0), 20, random.Random(1)), Pace()
+    for _ in range(misses):
+        plan.hit(100.0)
+    pace.took(10, 10.0)
+    assert _worthwhile(plan, pace, elapsed, 200) is goes_on
 
 
 @pytest.mark.parametrize(

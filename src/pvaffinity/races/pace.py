@@ -31,5 +31,11 @@ class Pace:
         fitting = int(pods * _SECONDS / max(seconds, 0.1))
         self.size = max(_LEAST, min(fitting, 2 * self.size, _MOST))
 
+    def seconds_for(self, pods: int) -> float:
+        """How long so many pods will take, by the last three batches."""
+        last = self.batches[-3:]
+        taken = sum(pods for pods, _ in last)
+        return pods * sum(seconds for _, seconds in last) / taken if taken else 0.0
+
     def __str__(self) -> str:
         return ", ".join(f"{pods} in {seconds:.0f} s" for pods, seconds in self.batches) or "none"

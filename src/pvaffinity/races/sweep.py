@@ -63,7 +63,8 @@ def sweep(
         rounds: how many rounds each step is to have, by measured offset.
         labels: put on every object made.
         image: of the pods; a container that stays up.
-        limit: no new batch is begun after this; steps may then be short of rounds, as the summary says.
+        limit: no new batch is begun after this, or after a third of it if twice as much would not do; steps may then be
+            short of rounds, as the summary says.
         seed: of the order of rounds; it is in the record's notes.
         progress: told one line per batch.
 
@@ -94,8 +95,8 @@ def sweep(
             while plan.lacking:
                 begun = time.monotonic()
                 shots = [shot for name in names if (shot := _shoot(name, stage, plan, gun))]
-                in_time = plan.lacking and time.monotonic() - started < limit.seconds
-                following = ahead.submit(ready) if in_time else None  # while the pods' fates are awaited
+                go_on = plan.lacking and _worthwhile(plan, pace, time.monotonic() - started, limit.seconds)
+                following = ahead.submit(ready) if go_on else None  # while the pods' fates are awaited
                 fired = [shot[0] for shot in shots]
                 observer.wait(fired, lambda seen: seen.settled, BUDGETS["race-settle"].seconds)
                 stored, unchanged = stage.stored_affinities(), _node_labels(api, before, after) == nodes
@@ -124,13 +125,22 @@ def sweep(
                     break
                 names = following.result()
         if plan.lacking:
-            notes[CUT_SHORT] = f"only {plan.done} of {plan.wanted} rounds in {limit}"
+            took, more = time.monotonic() - started, pace.seconds_for(plan.shots_needed())
+            notes[CUT_SHORT] = (
+                f"only {plan.done} of {plan.wanted} rounds in {took:.0f} s, and the others would have taken "
+                f"another {more:.0f} s, by how many shots lately missed; allowed are {limit}"
+            )
     except TooSlowError as error:
         notes[CUT_SHORT] = str(error)
     finally:
         stage.clear()
     notes["batches"] = str(pace)
     return Record(tuple(offsets_ms), rounds, tuple(histories), time.monotonic() - started, notes)
+
+
+def _worthwhile(plan: Plan, pace: Pace, elapsed: float, limit: float) -> bool:
+    """Whether the lacking rounds may still be had in time, even if it took half as long as it lately has."""
+    return elapsed < limit / 3 or elapsed + pace.seconds_for(plan.shots_needed()) / 2 < limit
 
 
 def _shoot(name: str, stage: Stage, plan: Plan, gun: Gun) -> tuple[str, float, Write, Write] | None:
