@@ -138,12 +138,16 @@ def test_a_cluster_that_was_altered_and_not_restored_is_lent_to_nobody(tmp_path)
 CONFTEST = """
 import os, pathlib, time, types
 import pytest
+from fixtures.clusters import SESSION_DIR
 pytest_plugins = ["fixtures.components"]
+
+def pytest_configure(config):
+    config.stash[SESSION_DIR] = pathlib.Path(os.environ["CLUSTERS"])
 
 @pytest.fixture(autouse=True)
 def _powers(): pass
 
-@pytest.fixture(scope="session", params=["one"])
+@pytest.fixture(scope="session", params=os.environ["NAMES"].split())
 def cluster(request):
     directory = pathlib.Path(os.environ["CLUSTERS"], request.param)
     directory.mkdir(exist_ok=True)
@@ -151,7 +155,7 @@ def cluster(request):
 
 @pytest.fixture
 def use(cluster, request):
-    log = cluster.cluster.directory / "log"
+    log = pathlib.Path(os.environ["CLUSTERS"], "log")
     def say(what):
         with log.open("a") as out: out.write(f"{request.node.name.split('[')[0]} {what}\\n")
     say("begins")
@@ -181,11 +185,11 @@ def test_without_a_cluster(): pass
 """
 
 
-def _pytest(tmp_path, tests, *options):
+def _pytest(tmp_path, tests, *options, clusters="one"):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(tests)
     (tmp_path / "clusters").mkdir(exist_ok=True)
-    env = os.environ | {"PYTHONPATH": str(ROOT), "CLUSTERS": str(tmp_path / "clusters")}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "CLUSTERS": str(tmp_path / "clusters"), "NAMES": clusters}
     # An ini file of its own, or pytest would take the project's root and its conftest.
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:kind", *options, str(tmp_path)]
@@ -197,8 +201,13 @@ def test_a_test_marked_alone_has_its_cluster_alone_in_all_workers(tmp_path):
     result = _pytest(tmp_path, TESTS, "-n", "2")
     assert "16 passed" in result.stdout, result.stdout + result.stderr
     assert "1 failed" in result.stdout
+    assert _alone_was_alone(tmp_path), "nothing ran side by side, so that nothing was shown"
+
+
+def _alone_was_alone(tmp_path):
+    """Fails if anything ran beside a test that was to be alone; says whether others ran side by side."""
     within, together = [], False
-    for line in (tmp_path / "clusters" / "one" / "log").read_text().splitlines():
+    for line in (tmp_path / "clusters" / "log").read_text().splitlines():
         name, what = line.split()
         if what == "ends":
             within.remove(name)
@@ -206,7 +215,28 @@ def test_a_test_marked_alone_has_its_cluster_alone_in_all_workers(tmp_path):
         within.append(name)
         together = together or within.count("test_many") == 2
         assert len(within) == 1 or not any(other.startswith("test_alone") for other in within), within
-    assert together, "nothing ran side by side, so that nothing was shown"
+    return together
+
+
+SESSION = """
+import time
+import pytest
+
+@pytest.mark.alone("session")
+def test_alone(use): time.sleep(0.3)
+
+@pytest.mark.parametrize("n", range(6))
+def test_many(use, n): time.sleep(0.1)
+"""
+
+
+def test_a_test_may_have_the_whole_session_alone(tmp_path):
+    """No test of another cluster runs meanwhile either, and it comes last, when it keeps nobody waiting."""
+    result = _pytest(tmp_path, SESSION, "-n", "2", clusters="one other")
+    assert "14 passed" in result.stdout, result.stdout + result.stderr
+    assert _alone_was_alone(tmp_path), "nothing ran side by side, so that nothing was shown"
+    order = _pytest(tmp_path, SESSION, "--collect-only", "-q", clusters="one other").stdout.splitlines()
+    assert ["test_alone" in line for line in order[:14]] == [False] * 12 + [True] * 2
 
 
 CRASH = """

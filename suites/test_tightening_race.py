@@ -10,7 +10,7 @@ from pvaffinity.affinity import in_zone
 from pvaffinity.races import CUT_SHORT, OFFSETS_MS, sweep
 from pvaffinity.verdicts import Verdict
 
-pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
+pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on"), pytest.mark.alone("session")]
 
 ROUNDS = 20
 
