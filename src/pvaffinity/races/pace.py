@@ -14,7 +14,8 @@ class Pace:
     """The size of the next batch, in pods.
 
     Starting containers takes processor time, from the API server too, and shots then miss. So a batch is to be over in
-    ten seconds: real containers on two cores come and go at about one a second, simulated ones ten times as fast.
+    ten seconds: real containers on two busy cores came and went at about one a second, simulated ones three times as
+    fast.
 
     Attributes:
         size: pods of the next batch.
