@@ -108,7 +108,7 @@ _TABLE = (
         420,
         "patience",
         "a sweep of 260 rounds",
-        "simulated containers: 40 s to 100 s, measured; real ones on two cores: about one a second, and some shots miss",
+        "simulated containers: 40 s to 100 s, measured; real ones: about one a second on two cores, and shots miss",
     ),
     Budget(
         "settle", 5, "patience", "nothing happens for a while, so something that would happen would have", "see never"
