@@ -75,6 +75,7 @@ def test_pods_live_by_the_changed_affinity_after_a_rollback(
     assert change(vol, in_zone(places.other)) == Accepted({})
 
     with components.running_with("kube-apiserver", OFF):
+        assert change(vol, in_zone(places.home)) == IMMUTABLE
         until(pod(vol), cluster.running_on(zone=places.other))
         until(pod(vol, zone=places.home), is_unschedulable_because())
         running.touch()

@@ -12,7 +12,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,10 @@ _MANIFESTS = "/etc/kubernetes/manifests"
 _KEPT = "/etc/kubernetes/pvaffinity"  # on the same file system, so that moving is at once and whole
 _PAUSE = 0.3
 """Seconds between two looks: each is a command in the node."""
+_ANYBODY = "--insecure-skip-tls-verify --username=anybody --password=none"
+"""Whom everybody tells whether it is healthy; kubectl asks for a name where it is given none."""
 _TAIL = "40"
+_GRACE = 2  # seconds
 _RUNNING, _EXITED = "CONTAINER_RUNNING", "CONTAINER_EXITED"
 _HEALTH = {
     "kube-apiserver": ("6443", "/readyz"),
@@ -80,6 +83,18 @@ def _parts(cluster: Cluster, component: str, verb: str) -> Iterator[list[_Part]]
 
 
 @dataclass(frozen=True)
+class _Container:
+    """A container's state, and its pod's UID."""
+
+    state: str
+    pod: str
+
+    @property
+    def running(self) -> bool:
+        return self.state == _RUNNING
+
+
+@dataclass(frozen=True)
 class _Part:
     """One component in one node."""
 
@@ -104,12 +119,18 @@ class _Part:
         copy = f"cp -p {self.manifest} {_KEPT}/.new; mv {_KEPT}/.new {self.kept}"
         self.sh(f"mkdir -p {_KEPT}; test -e {self.kept} || {{ {copy}; }}")
 
-    def containers(self) -> dict[str, str]:
-        """State by id, of every container of the component that the runtime still knows."""
+    def containers(self) -> dict[str, _Container]:
+        """Every container of the component that the runtime still knows, by id, the newest first."""
         label = f"io.kubernetes.container.name={self.component}"
         text = self.engine.run("exec", self.node, "crictl", "ps", "--all", "--label", label, "--output", "json")
         found: list[dict[str, Any]] = json.loads(text).get("containers") or []
-        return {container["id"]: container["state"] for container in found}
+        found.sort(key=lambda container: int(container["createdAt"]), reverse=True)
+        return {c["id"]: _Container(c["state"], c["labels"]["io.kubernetes.pod.uid"]) for c in found}
+
+    def end(self, containers: Iterable[str]) -> None:
+        """Do not wait for an end as graceful as its pod's: an API server takes the whole 30 s for its watches."""
+        if ids := " ".join(containers):
+            self.sh(f"crictl stop --timeout {_GRACE} {ids} >/dev/null 2>&1 || true")
 
     def log(self, container: str) -> str:
         """The end of a container's log."""
@@ -119,7 +140,7 @@ class _Part:
         """Whether whoever has the component's port says so."""
         port, path = _HEALTH[self.component]
         port = next((found[1] for flag in command if (found := re.match(r"--secure-port=(\d+)", flag))), port)
-        access = f"--kubeconfig=/dev/null --insecure-skip-tls-verify --server=https://127.0.0.1:{port}"
+        access = f"--kubeconfig=/dev/null {_ANYBODY} --server=https://127.0.0.1:{port}"
         try:
             self.sh(f"kubectl {access} --request-timeout=5s get --raw {path}")
         except EngineError:
@@ -130,7 +151,13 @@ class _Part:
         """Take the manifest away; returns when no container runs."""
         self.keep()
         self.sh(f"rm -f {self.manifest}")
-        self.until(lambda states: _RUNNING not in states.values(), "still runs")
+
+        def gone(containers: Mapping[str, _Container]) -> bool:
+            running = [name for name, container in containers.items() if container.running]
+            self.end(running)
+            return not running
+
+        self.until(gone, "still runs")
 
     def start(self, flags: Mapping[str, str | None]) -> None:
         """Put the manifest there, with these flags; returns when its container is healthy."""
@@ -144,21 +171,26 @@ class _Part:
             self.sh(f"umask 077; cat > {_KEPT}/.new", yaml.safe_dump(pod, sort_keys=False).encode())
         else:
             self.sh(f"cp -p {self.kept} {_KEPT}/.new")
-        move = f"if cmp -s {_KEPT}/.new {self.manifest}; then echo same; else mv {_KEPT}/.new {self.manifest}; fi"
-        same = self.sh(move) == "same" and _RUNNING in before.values()
+        move = f"if cmp -s {_KEPT}/.new {self.manifest}; then echo same; exit; fi; "
+        move += f"test -e {self.manifest} || echo absent; mv {_KEPT}/.new {self.manifest}"
+        was = self.sh(move)
+        # A static pod's UID is made from its manifest: what the one before still starts, failing, is not ours.
+        other = next(iter(before.values())).pod if before and not was else ""
 
-        def up(states: Mapping[str, str]) -> bool:
-            new = {name: state for name, state in states.items() if same or name not in before}
-            exited = [name for name, state in new.items() if state == _EXITED and not same]
+        def up(containers: Mapping[str, _Container]) -> bool:
+            if was == "same":
+                return any(c.running for c in containers.values()) and self.healthy(container["command"])
+            new = {name: c for name, c in containers.items() if name not in before and c.pod != other}
+            exited = [name for name, c in new.items() if c.state == _EXITED]
             if exited:
                 raise self.exited(exited[0])
-            if not same and any(states.get(name) == _RUNNING for name in before):
-                return False  # what answers may be the old one
-            return _RUNNING in new.values() and self.healthy(container["command"])
+            old = [name for name, c in containers.items() if name not in new and c.running]
+            self.end(old)  # it may be the one that answers
+            return not old and any(c.running for c in new.values()) and self.healthy(container["command"])
 
         self.until(up, "is not healthy")
 
-    def until(self, done: Callable[[Mapping[str, str]], bool], trouble: str) -> None:
+    def until(self, done: Callable[[Mapping[str, _Container]], bool], trouble: str) -> None:
         """Look at the containers until it is done.
 
         Raises:
@@ -166,9 +198,9 @@ class _Part:
         """
         budget = BUDGETS["component"]
         deadline = time.monotonic() + budget.seconds
-        while not done(states := self.containers()):
+        while not done(seen := self.containers()):
             if time.monotonic() > deadline:
-                newest = next((name for name, state in states.items() if state == _RUNNING), next(iter(states), None))
+                newest = next(iter(seen), None)
                 raise UserError(
                     f"{self.component} in {self.node} {trouble} after {budget}",
                     f"see its kubelet: {self.engine.name} exec {self.node} journalctl -u kubelet",
