@@ -25,6 +25,7 @@ def relax(cluster, timeline, places):
     return update
 
 
+@pytest.mark.alone  # else another test's volume might be what makes the scheduler look again
 def test_a_waiting_pod_is_scheduled_in_the_other_zone(cluster, volume, pod, until, relax, places):
     """A pod pinned to another zone of the region starts there once the volume is regional, without being re-created."""
     vol = volume(affinity=in_zone(places.home))
