@@ -127,7 +127,7 @@ class Registry:
         """
         waited = False
         if self.keeps:
-            return self._await_claims(claims)
+            return self._await_claims(spec, claims)
         while others := [path for path in sorted(self.directory.glob("*.json")) if path.stem != spec.id]:
             if room.claimed() != claims:
                 return True
@@ -139,11 +139,12 @@ class Registry:
                 self.say_for(spec)(f"waiting for room: {', '.join(path.stem for path in others)} in use")
                 waited = True
             time.sleep(0.5)
-        return waited or self._await_claims(claims)
+        return waited or self._await_claims(spec, claims)
 
-    @staticmethod
-    def _await_claims(before: room.Room) -> bool:
+    def _await_claims(self, spec: ClusterSpec, before: room.Room) -> bool:
         """Wait for a cluster that somebody is just making; False where nobody is."""
+        if before == room.claimed() != room.Room():
+            self.say_for(spec)("waiting for room: another cluster is being made")
         while (now := room.claimed()) == before != room.Room():
             time.sleep(0.5)
         return now != before
