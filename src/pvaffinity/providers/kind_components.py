@@ -181,9 +181,9 @@ class _Part:
             if was == "same":
                 return any(c.running for c in containers.values()) and self.healthy(container["command"])
             new = {name: c for name, c in containers.items() if name not in before and c.pod != other}
-            exited = [name for name, c in new.items() if c.state == _EXITED]
-            if exited:
-                raise self.exited(exited[0])
+            for name in (name for name, c in new.items() if c.state == _EXITED):
+                with contextlib.suppress(EngineError):  # removed meanwhile: the next one says the same
+                    raise self.exited(name)
             old = [name for name, c in containers.items() if name not in new and c.running]
             self.end(old)  # it may be the one that answers
             return not old and any(c.running for c in new.values()) and self.healthy(container["command"])
@@ -200,11 +200,13 @@ class _Part:
         deadline = time.monotonic() + budget.seconds
         while not done(seen := self.containers()):
             if time.monotonic() > deadline:
-                newest = next(iter(seen), None)
+                log = ""
+                with contextlib.suppress(EngineError):
+                    log = self.log(next(iter(seen))) if seen else ""
                 raise UserError(
                     f"{self.component} in {self.node} {trouble} after {budget}",
                     f"see its kubelet: {self.engine.name} exec {self.node} journalctl -u kubelet",
-                    detail=self.log(newest) if newest else "",
+                    detail=log,
                 )
             time.sleep(_PAUSE)
 
