@@ -59,10 +59,11 @@ def _interrupt(*_: Any) -> None:
 @node_image.command("list")
 def list_() -> None:
     """Show the node images of this project that the container engine has."""
-    images = list_images(require())
+    engine = require()
+    images = list_images(engine)
     for image in images:
         own = "  (of binaries that were named)" if image.own else ""
-        note = own if image.current else "  (made by an older recipe; docker image rm it)"
+        note = own if image.current else f"  (made by an older recipe; {engine.name} image rm it)"
         click.echo(f"{image.version:<10} {image.size / 1e9:5.2f} GB  {image.name}{note}")
     if not images:
         click.echo("none; make one with: pvaffinity node-image build " + load_versions().newest.minor)
