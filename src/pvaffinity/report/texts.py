@@ -77,7 +77,7 @@ def matrix(result: Conformance) -> str:
 
 
 def badge(result: Conformance) -> dict[str, Any]:
-    """A badge in the endpoint schema of shields.io."""
+    """A badge in the endpoint schema of shields.io; bright only where every behaviour could be asked for and holds."""
     verdicts = [overall(result, behaviour) for behaviour in BEHAVIOURS]
     held = verdicts.count(BehaviourVerdict.HOLDS)
     if result.wrong_gate or BehaviourVerdict.BROKEN in verdicts:
@@ -86,8 +86,8 @@ def badge(result: Conformance) -> dict[str, Any]:
     elif held + verdicts.count(BehaviourVerdict.PARTIAL) == 0:
         message, colour = "nothing run", "lightgrey"
     else:
-        whole = held == len(verdicts) and not result.missing
-        message, colour = f"{held}/{len(verdicts)} hold", "brightgreen" if whole else "yellow"
+        whole = "brightgreen" if held == len(verdicts) else "green"
+        message, colour = f"{held}/{len(verdicts)} hold", whole if result.holds else "yellow"
     versions = list(dict.fromkeys(".".join(c.kubernetes.split(".")[:2]) for c in result.clusters))
     if versions and colour != "lightgrey":
         message += f" on {versions[0]}" + (f"–{versions[-1]}" if len(versions) > 1 else "")
