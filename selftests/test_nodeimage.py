@@ -19,6 +19,7 @@ import pytest
 
 from pvaffinity.engine import EngineError
 from pvaffinity.errors import UserError
+from pvaffinity.local.owner import Owner
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.nodeimage import programs, rootfs, workplace
 from pvaffinity.nodeimage.archive import Entry, ScratchImage, write_archive
@@ -142,6 +143,46 @@ def test_a_disk_that_fills_while_building_is_told():
     assert workplace.full_disk(EngineError("no such container"), engine) is None
 
 
+class Recorder:
+    """An engine that has containers and images, and writes down what it is told."""
+
+    name = "docker"
+
+    def __init__(self, containers, images):
+        self.containers, self.images, self.told = containers, images, []
+
+    def run(self, *arguments, **_):
+        """Lists what there is; all else is only written down."""
+        if arguments[:2] == ("ps", "--all"):
+            return "\n".join(self.containers)
+        if arguments[:2] == ("image", "ls"):
+            return "\n".join(self.images)
+        self.told.append(" ".join(arguments))
+        return ""
+
+
+def test_what_killed_builds_left_in_the_engine_is_removed():
+    """Containers and unfinished images go if their builder has ended; a living builder's, and any other, stay."""
+    me, gone = Owner.of(os.getpid()), "4190000-1"
+    dead, living = f"pvaffinity-build-{gone}-0a0a", f"pvaffinity-build-{me.pid}-{me.start}-0b0b"
+    images = [workplace.unfinished(dead), workplace.unfinished(living), load_recipe().tag("1.37.2"), "<none>:<none>"]
+    engine = Recorder([dead, living, "pvaffinity-build-mine"], images)
+    assert workplace.remove_abandoned(engine) == 2
+    assert engine.told == [f"rm --force --volumes {dead}", f"image rm --force {workplace.unfinished(dead)}"]
+
+
+def test_an_interrupted_build_removes_its_container_and_what_is_unfinished():
+    """Whatever ends the work, the container it was done in goes, and the image that was not yet named."""
+    engine = Recorder([], [])
+    with pytest.raises(KeyboardInterrupt), workplace.container_of(engine, "base") as container:
+        raise KeyboardInterrupt
+    assert engine.told[0].startswith("run --detach --rm --privileged")
+    assert engine.told[1:] == [
+        f"rm --force --volumes {container}",
+        f"image rm --force {workplace.unfinished(container)}",
+    ]
+
+
 @pytest.fixture
 def debian(tmp_path, monkeypatch):
     """A stand-in for mmdebstrap, and an empty cache."""
@@ -218,6 +259,7 @@ time.sleep(300)
     debian(f"echo half >$part; trap '' INT; {sys.executable} {works} & wait")
     code = """
 from pvaffinity.nodeimage import rootfs, recipe
+from pvaffinity.local.owner import Owner
 from pvaffinity.local.reporter import Reporter
 import pathlib, sys
 rootfs._KEYRING = pathlib.Path(sys.argv[1])
