@@ -164,6 +164,7 @@ PLAIN = sum(not behaviour.needs_gate for behaviour in BEHAVIOURS)
 WRONG_GATE = Conformance("1", (replace(cluster(), gate_measured="off"),))
 NOTHING = Conformance("1", ())
 UNJUDGED = Conformance("1", (replace(cluster(), behaviours=()),))
+HALF = Conformance("1", (cluster(gate="off"), replace(cluster(), behaviours=())))
 PARTIAL = Conformance("1", (cluster("1.37.2", "on", behaviour("rbac", "passed", "skipped")), cluster(gate="off")))
 OFF_ONLY = Conformance("1", (cluster("1.34.4", "off"),))
 NO_IO = Conformance("1", (cluster(gate="off"), cluster("1.37.2", "on", behaviour("io", "not supported"))))
@@ -186,6 +187,8 @@ FAILED = Conformance("1", (cluster("1.36.3", "on", BROKEN), cluster()))
          "yellow", 0),
         (NO_IO, f"{ALL - 1} of {ALL} behaviours hold on Kubernetes 1.37.2 (gate-off, gate-on); 1 not supported.",
          f"{ALL - 1}/{ALL} hold on 1.37", "green", 1),
+        (HALF, f"0 of {ALL} behaviours hold on Kubernetes 1.37.2 (gate-off, gate-on); {ALL} not run.",
+         f"0/{ALL} hold on 1.37", "yellow", 0),
         (UNJUDGED, "Nothing was judged", "nothing run", "lightgrey", 0),
         (NOTHING, "Nothing was judged", "nothing run", "lightgrey", 0),
     ],

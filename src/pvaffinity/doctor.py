@@ -194,7 +194,7 @@ def _node_image() -> tuple[bool, str, str]:
 def _inotify() -> tuple[bool, str, str]:
     instances = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
     watches = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())
-    fix = inotify.REMEDY
+    fix = inotify.remedy()
     return instances >= 128 and watches >= 8192, f"{instances} instances, {watches} watches", fix
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["REMEDY", "free_instances", "limit"]
+__all__ = ["free_instances", "limit", "remedy"]
 
 import ctypes
 import os
 import resource
 from pathlib import Path
 
-REMEDY = "sudo sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288"
-"""The command that lifts the limit until the next boot."""
+
+def remedy() -> str:
+    """The command that lifts the limit until the next boot: to 1024, or twice what it is."""
+    instances = max(1024, 2 * (limit() or 0))
+    return f"sudo sysctl -w fs.inotify.max_user_instances={instances} fs.inotify.max_user_watches=524288"
 
 
 def limit() -> int | None:

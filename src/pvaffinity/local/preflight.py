@@ -90,7 +90,7 @@ def _no_inotify(need: Room, others: Room, nodes: int) -> RoomError | None:
     return RoomError(
         f"{max(had, 0)} inotify instances are free for this user, a cluster of {nodes} nodes takes about"
         f" {need.instances} (fs.inotify.max_user_instances is {inotify.limit()})",
-        f"end another cluster, or: {inotify.REMEDY}",
+        f"end another cluster, or: {inotify.remedy()}",
     )
 
 

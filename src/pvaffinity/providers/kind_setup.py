@@ -264,5 +264,5 @@ def _no_inotify(engine: Engine, need: Room, others: Room, nodes: int) -> UserErr
     return RoomError(
         f"fs.inotify.max_user_instances is {limit}, of which {max(free, 0)} are free; {nodes} nodes need about"
         f" {need.instances}",
-        inotify.REMEDY,
+        inotify.remedy(),
     )
