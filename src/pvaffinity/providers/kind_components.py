@@ -127,9 +127,19 @@ class _Part:
         found.sort(key=lambda container: int(container["createdAt"]), reverse=True)
         return {c["id"]: _Container(c["state"], c["labels"]["io.kubernetes.pod.uid"]) for c in found}
 
+    def sandboxes(self) -> list[str]:
+        """The pod's sandboxes that are ready; a kubelet that has seen to a pod's end leaves none."""
+        name = f"^{self.component}-{self.node}$"
+        command = ("crictl", "pods", "--namespace", "^kube-system$", "--name", name, "--state", "ready", "--quiet")
+        return self.engine.run("exec", self.node, *command).split()
+
     def end(self, containers: Iterable[str]) -> None:
-        """Do not wait for an end as graceful as its pod's: an API server takes the whole 30 s for its watches."""
-        if ids := " ".join(containers):
+        """End an API server that its kubelet is ending: it would take the whole 30 s of grace, for its watches.
+
+        Not the others, which end at once: if the kubelet did not know yet, it would take it for a crash and back off.
+        """
+        ids = " ".join(containers)
+        if ids and self.component == "kube-apiserver":
             self.sh(f"crictl stop --timeout {_GRACE} {ids} >/dev/null 2>&1 || true")
 
     def log(self, container: str) -> str:
@@ -148,14 +158,17 @@ class _Part:
         return True
 
     def stop(self) -> None:
-        """Take the manifest away; returns when no container runs."""
+        """Take the manifest away; returns when no container runs and the kubelet has ended the whole pod.
+
+        Before, a manifest put back would be news of nothing to it.
+        """
         self.keep()
         self.sh(f"rm -f {self.manifest}")
 
         def gone(containers: Mapping[str, _Container]) -> bool:
             running = [name for name, container in containers.items() if container.running]
             self.end(running)
-            return not running
+            return not running and not self.sandboxes()
 
         self.until(gone, "still runs")
 
