@@ -90,9 +90,7 @@ class KindProvider:
         _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
         _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)})
         kind_run.wrap(kind.binary, directory)
-        (directory / "kind.yaml").write_text(
-            kind_document.document_for(spec.config.document, image, engine, spec.release)
-        )
+        (directory / "kind.yaml").write_text(kind_document.document_for(spec.config, image, engine, spec.release))
         nodes = _nodes(spec, name)
         try:
             self._make(engine, kind, image, name, directory, progress)
