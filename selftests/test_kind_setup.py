@@ -260,15 +260,15 @@ def test_an_image_of_another_kubernetes_is_refused():
     kind_setup.check_machine(engine(), choose_image(engine(), newest, "mine:latest"), newest, 1)
 
 
-def test_memory_that_others_have_claimed_is_not_free(monkeypatch, tmp_path):
+def test_memory_that_others_have_reserved_is_not_free(monkeypatch, tmp_path):
     """What another process is about to take is not offered twice; it is free again when that process has ended."""
     monkeypatch.setattr(room, "run_dir", lambda: tmp_path)
     need, newest = kind_setup.MEMORY_BASE + kind_setup.MEMORY_NODE, load_versions().newest
     machine = engine(memory=2 * need - 1)
     kind_setup.check_machine(machine, OURS, newest, 1)
-    kind_setup.check_machine(machine, OURS, newest, 1)  # one's own claim is replaced
+    kind_setup.check_machine(machine, OURS, newest, 1)  # one's own reservation is replaced
     other = subprocess.Popen(["sleep", "60"])
-    mine = tmp_path / "claims" / f"{os.getpid()}.json"
+    mine = tmp_path / "reservations" / f"{os.getpid()}.json"
     by = Owner.of(other.pid)
     text = json.loads(mine.read_text()) | {"pid": by.pid, "start": by.start}
     mine.with_name(f"{other.pid}.json").write_text(json.dumps(text))
@@ -279,7 +279,7 @@ def test_memory_that_others_have_claimed_is_not_free(monkeypatch, tmp_path):
     other.wait()
     kind_setup.check_machine(machine, OURS, newest, 1)
     room.settle()
-    assert not list((tmp_path / "claims").glob("*.json"))
+    assert not list((tmp_path / "reservations").glob("*.json"))
 
 
 def test_inotify_limits_are_tried(monkeypatch):

@@ -219,7 +219,7 @@ def test_a_cluster_that_cannot_be_deleted_does_not_keep_the_others(tmp_path, mon
 
 
 class Slow(Recorder):
-    """Claims half of what there is, and takes until another creation has begun, or two seconds."""
+    """Reserves half of what there is, and takes until another creation has begun, or two seconds."""
 
     def __init__(self, log, whole):
         super().__init__(log)
@@ -229,7 +229,7 @@ class Slow(Recorder):
         def refuse(others):
             return RoomError("the machine is full", "end something") if others.memory + 2 > self.whole else None
 
-        room.claim(room.Room(memory=2), refuse)
+        room.reserve(room.Room(memory=2), refuse)
 
     def create(self, spec, name, directory, owner, progress):
         made = super().create(spec, name, directory, owner, progress)
@@ -260,7 +260,7 @@ def test_clusters_are_made_side_by_side_as_far_as_there_is_room(tmp_path, monkey
             maker.join(30)
         assert [maker.exitcode for maker in makers] == [0, 0]
         assert [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()] == order
-        assert room.claimed() == room.Room()
+        assert room.reserved() == room.Room()
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,11 @@ class Registry:
             UserError: it cannot be created, or could not be when somebody else tried.
         """
         while True:
-            claims = room.claimed()
+            reserved = room.reserved()
             try:
                 return self._obtain(spec, user)
             except RoomError as short:
-                if not self._make_room(spec, claims):
+                if not self._make_room(spec, reserved):
                     self._remember(spec, short)
                     raise
 
@@ -120,16 +120,16 @@ class Registry:
         with contextlib.suppress(OSError):  # a full disk may be the very failure, and that is what must be told
             _write(self.directory / f"{spec.id}.error", told)
 
-    def _make_room(self, spec: ClusterSpec, claims: room.Room) -> bool:
+    def _make_room(self, spec: ClusterSpec, reserved: room.Room) -> bool:
         """Delete a cluster that nobody uses, or wait until there is one; False where there is nothing to wait for.
 
-        A cluster that has come up since ``claims`` may have taken less than it claimed: worth another try, too.
+        A cluster that has come up since ``reserved`` may have taken less than it reserved: worth another try, too.
         """
         waited = False
         if self.keeps:
-            return self._await_claims(spec, claims)
+            return self._await_reservations(spec, reserved)
         while others := [path for path in sorted(self.directory.glob("*.json")) if path.stem != spec.id]:
-            if room.claimed() != claims:
+            if room.reserved() != reserved:
                 return True
             for record in others:
                 if self._evict(record):
@@ -139,13 +139,13 @@ class Registry:
                 self.say_for(spec)(f"waiting for room: {', '.join(path.stem for path in others)} in use")
                 waited = True
             time.sleep(0.5)
-        return waited or self._await_claims(spec, claims)
+        return waited or self._await_reservations(spec, reserved)
 
-    def _await_claims(self, spec: ClusterSpec, before: room.Room) -> bool:
+    def _await_reservations(self, spec: ClusterSpec, before: room.Room) -> bool:
         """Wait for a cluster that somebody is just making; False where nobody is."""
-        if before == room.claimed() != room.Room():
+        if before == room.reserved() != room.Room():
             self.say_for(spec)("waiting for room: another cluster is being made")
-        while (now := room.claimed()) == before != room.Room():
+        while (now := room.reserved()) == before != room.Room():
             time.sleep(0.5)
         return now != before
 
@@ -170,7 +170,7 @@ class Registry:
         return users.is_dir() and any(psutil.pid_exists(int(user.name)) for user in users.iterdir())
 
     def _create(self, spec: ClusterSpec, record: Path) -> Cluster:
-        # Others may be making theirs: what the check found free is claimed until this one is up.
+        # Others may be making theirs: what the check found free is reserved until this one is up.
         try:
             return self._create_checked(spec, record)
         finally:

@@ -1,13 +1,13 @@
 """Who may still take how much of this machine, when several clusters are being made at the same time.
 
-What a cluster takes shows only when it runs. Until then it is a *claim*: a file of the process that makes the cluster,
-below :func:`pvaffinity.paths.run_dir`, which every other process of the user counts as taken. A claim ends with
+What a cluster takes shows only when it runs. Until then it is *reserved*: by a file of the process that makes the cluster,
+below :func:`pvaffinity.paths.run_dir`, which every other process of the user counts as taken. A reservation ends with
 :func:`settle`, with its process, or after :data:`_LONGEST` seconds.
 """
 
 from __future__ import annotations
 
-__all__ = ["Room", "claim", "claimed", "settle"]
+__all__ = ["Room", "reserve", "reserved", "settle"]
 
 import contextlib
 import json
@@ -38,21 +38,21 @@ class Room:
         return Room(self.memory + other.memory, self.instances + other.instances)
 
 
-def claim(need: Room, refuse: Callable[[Room], UserError | None]) -> None:
-    """Take room for the cluster that this process is about to make, in place of what it claimed before.
+def reserve(need: Room, refuse: Callable[[Room], UserError | None]) -> None:
+    """Take room for the cluster that this process is about to make, in place of what it reserved before.
 
     Args:
         need: what the cluster takes.
-        refuse: looks at the machine, given what others have claimed; the error to raise, or None where it fits. No
-            other process claims anything meanwhile.
+        refuse: looks at the machine, given what others have reserved; the error to raise, or None where it fits. No
+            other process reserves anything meanwhile.
 
     Raises:
-        UserError: it does not fit; RoomError where only the claims of others are in the way.
+        UserError: it does not fit; RoomError where only the reservations of others are in the way.
     """
     directory = _directory()
     try:
         with FileLock(directory / "lock"):
-            others = claimed()
+            others = reserved()
             if error := refuse(others):
                 if others != Room() and not refuse(Room()):
                     raise RoomError(error.what, f"wait until the other cluster is up, or {error.fix}")
@@ -68,10 +68,10 @@ def claim(need: Room, refuse: Callable[[Room], UserError | None]) -> None:
         ) from error
 
 
-def claimed() -> Room:
-    """What other processes have claimed and not yet settled; removes claims of processes that have ended."""
+def reserved() -> Room:
+    """What other processes have reserved and not yet settled; removes what ended processes had reserved."""
     total = Room()
-    for path, need in _claims():
+    for path, need in _reservations():
         if path.stem != str(os.getpid()):
             total += need
     return total
@@ -83,7 +83,7 @@ def settle() -> None:
         (_directory() / f"{os.getpid()}.json").unlink(missing_ok=True)
 
 
-def _claims() -> Iterator[tuple[Path, Room]]:
+def _reservations() -> Iterator[tuple[Path, Room]]:
     for path in sorted(_directory().glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             data = json.loads(path.read_text())
@@ -95,6 +95,6 @@ def _claims() -> Iterator[tuple[Path, Room]]:
 
 
 def _directory() -> Path:
-    path = run_dir() / "claims"
+    path = run_dir() / "reservations"
     path.mkdir(mode=0o700, exist_ok=True)
     return path

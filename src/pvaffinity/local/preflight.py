@@ -64,7 +64,7 @@ def namespaces_remedy(number: int) -> str:
 
 
 def check_machine(nodes: int) -> None:
-    """Fail early, and claim what the cluster will take (see :mod:`pvaffinity.room`).
+    """Fail early, and reserve what the cluster will take (see :mod:`pvaffinity.room`).
 
     Raises:
         UserError: user namespaces are refused, or memory or disk is short.
@@ -73,7 +73,7 @@ def check_machine(nodes: int) -> None:
     if step:
         raise UserError(f"this machine does not let us {step}: {os.strerror(number)}", namespaces_remedy(number))
     need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
-    room.claim(need, lambda others: _no_inotify(need, others, nodes) or _no_memory(need, others, nodes))
+    room.reserve(need, lambda others: _no_inotify(need, others, nodes) or _no_memory(need, others, nodes))
     where = run_dir()
     free = shutil.disk_usage(where).free
     if free < DISK:

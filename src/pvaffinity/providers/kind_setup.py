@@ -206,7 +206,7 @@ def pull(engine: Engine, image: NodeImage, release: Release, progress: Progress)
 
 
 def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int) -> None:
-    """Fail early, and claim what the cluster will take (see :mod:`pvaffinity.room`).
+    """Fail early, and reserve what the cluster will take (see :mod:`pvaffinity.room`).
 
     Raises:
         UserError: the image is of another Kubernetes, control groups v1 with an image that does not boot there, too
@@ -221,7 +221,9 @@ def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int
             f" {release.minor}, or use --provider local",
         )
     need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
-    room.claim(need, lambda others: _no_memory(engine, need, others, nodes) or _no_inotify(engine, need, others, nodes))
+    room.reserve(
+        need, lambda others: _no_memory(engine, need, others, nodes) or _no_inotify(engine, need, others, nodes)
+    )
 
 
 def check_version(reference: str, version: str, release: Release) -> None:
