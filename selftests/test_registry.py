@@ -169,12 +169,25 @@ def test_a_cluster_that_nobody_uses_makes_room_and_is_still_told_of(tmp_path):
 def test_a_cluster_in_use_is_waited_for(tmp_path):
     """A cluster somebody uses is not taken away; the one who needs room waits until it is released."""
     ours = registry(tmp_path, most=1)
-    ours.obtain(spec("gate-on"), os.getpid())
-    timer = threading.Timer(1.0, ours.release, (spec("gate-on"), os.getpid()))
+    ours.obtain(spec("gate-on"), os.getppid())
+    timer = threading.Timer(1.0, ours.release, (spec("gate-on"), os.getppid()))
     timer.start()
     ours.obtain(spec("gate-off"), os.getpid())
     assert not timer.is_alive(), "the cluster was taken while it was in use"
     assert "waiting for room: 1.37-gate-on in use" in (tmp_path / "session" / "progress.log").read_text()
+
+
+def test_nobody_waits_for_itself(tmp_path, monkeypatch):
+    """Who uses a cluster and needs room for another is told that there is none: nobody else would let go of it."""
+
+    def wait(_):
+        raise AssertionError("it waits for itself")
+
+    ours = registry(tmp_path, most=1)
+    ours.obtain(spec("gate-on"), os.getpid())
+    monkeypatch.setattr(time, "sleep", wait)
+    with pytest.raises(UserError, match="the machine is full"):
+        ours.obtain(spec("gate-off"), os.getpid())
 
 
 def test_a_user_that_died_does_not_hold_a_cluster_for_ever(tmp_path):

@@ -86,7 +86,7 @@ class Registry:
             try:
                 return self._obtain(spec, user)
             except RoomError as short:
-                if not self._make_room(spec, reserved):
+                if not self._make_room(spec, reserved, user):
                     self._remember(spec, short)
                     raise
 
@@ -120,15 +120,16 @@ class Registry:
         with contextlib.suppress(OSError):  # a full disk may be the very failure, and that is what must be told
             _write(self.directory / f"{spec.id}.error", told)
 
-    def _make_room(self, spec: ClusterSpec, reserved: room.Room) -> bool:
+    def _make_room(self, spec: ClusterSpec, reserved: room.Room, user: int) -> bool:
         """Delete a cluster that nobody uses, or wait until there is one; False where there is nothing to wait for.
 
-        A cluster that has come up since ``reserved`` may have taken less than it reserved: worth another try, too.
+        A cluster that has come up since ``reserved`` may have taken less than it reserved: worth another try, too. One
+        that ``user`` itself uses is not waited for: nobody else would let go of it.
         """
         waited = False
         if self.keeps:
             return self._await_reservations(spec, reserved)
-        while others := [path for path in sorted(self.directory.glob("*.json")) if path.stem != spec.id]:
+        while others := [path for path in self._records() if path.stem != spec.id and user not in _users(path)]:
             if room.reserved() != reserved:
                 return True
             for record in others:
@@ -152,7 +153,7 @@ class Registry:
     def _evict(self, record: Path) -> bool:
         try:
             with filelock.FileLock(record.with_suffix(".lock"), timeout=0):
-                if not record.exists() or self._in_use(record):
+                if not record.exists() or any(psutil.pid_exists(user) for user in _users(record)):
                     return False
                 intent = json.loads(record.read_text())
                 cluster = _load_or_make_up(intent, Path(intent["directory"]))
@@ -164,10 +165,8 @@ class Registry:
         except filelock.Timeout:
             return False  # somebody is just taking or making it
 
-    @staticmethod
-    def _in_use(record: Path) -> bool:
-        users = record.with_suffix(".users")
-        return users.is_dir() and any(psutil.pid_exists(int(user.name)) for user in users.iterdir())
+    def _records(self) -> list[Path]:
+        return sorted(self.directory.glob("*.json"))
 
     def _create(self, spec: ClusterSpec, record: Path) -> Cluster:
         # Others may be making theirs: what the check found free is reserved until this one is up.
@@ -212,7 +211,7 @@ class Registry:
         found: dict[str, Cluster] = {}
         for past in sorted(self.directory.glob("*.past")):
             found[past.stem] = Cluster.parse(past.read_text())
-        for record in sorted(self.directory.glob("*.json")):
+        for record in self._records():
             directory = Path(json.loads(record.read_text())["directory"])
             if (directory / "cluster.json").exists():
                 found[record.stem] = Cluster.load(directory)
@@ -229,7 +228,7 @@ class Registry:
         """
         kept: list[Cluster] = []
         failed: dict[str, UserError] = {}
-        for record in sorted(self.directory.glob("*.json")):
+        for record in self._records():
             intent = json.loads(record.read_text())
             directory = Path(intent["directory"])
             cluster = _load_or_make_up(intent, directory)
@@ -250,6 +249,11 @@ def cluster_name(prefix: str, spec: ClusterSpec) -> str:
     """A name nobody else has, such as ``pv-137-gate-on-3fa2c1``, that will do for hosts and kind clusters."""
     config = re.sub(r"[^a-z0-9]+", "-", spec.config.name.lower()).strip("-")[:_CONFIG_LENGTH].rstrip("-") or "config"
     return f"{prefix}-{spec.release.minor.replace('.', '')}-{config}-{secrets.token_hex(3)}"
+
+
+def _users(record: Path) -> set[int]:
+    users = record.with_suffix(".users")
+    return {int(user.name) for user in users.iterdir()} if users.is_dir() else set()
 
 
 def _load_or_make_up(intent: dict[str, str], directory: Path) -> Cluster:
