@@ -100,6 +100,18 @@ def test_what_cannot_be_restored_is_told_and_lent_to_nobody(make, tmp_path):
     assert not lent(tmp_path)
 
 
+@pytest.mark.parametrize("failure", [AssertionError, KeyboardInterrupt, pytest.fail.Exception])
+def test_a_finding_stays_one_when_the_cluster_cannot_be_restored_either(make, tmp_path, failure):
+    """What ended the test goes on, with what could not be undone as a note; nobody gets the cluster any more."""
+    ours, _ = make("start kube-scheduler")
+    with pytest.raises(failure, match="a pod escaped") as caught, ours.stopped("kube-scheduler"):
+        raise failure("a pod escaped")
+    [note] = caught.value.__notes__
+    assert "cluster c could not be restored: start kube-scheduler failed" in note
+    assert "the log's end" in note
+    assert not lent(tmp_path)
+
+
 def test_one_within_another_waits_only_for_what_can_be(make, tmp_path):
     """While the scheduler is stopped nothing is scheduled, so that nothing can be shown before it runs again."""
     ours, done = make()

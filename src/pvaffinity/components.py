@@ -47,7 +47,8 @@ class Components:
         """While it lasts, the component does not run; afterwards it does, and the cluster is usable.
 
         Raises:
-            UserError: it could not be stopped, or the cluster could not be restored, which then is lent to nobody.
+            UserError: it could not be stopped, or the cluster could not be restored, which then is lent to nobody. If
+                something else was raised meanwhile, that goes on, and what could not be restored is a note on it.
         """
         with self._altered(component, f"{component} was stopped"):
             self._provider.stop_component(self._cluster, component)
@@ -62,7 +63,7 @@ class Components:
         Afterwards it runs as configured. Flags are as in :func:`pvaffinity.flags.with_flags`.
 
         Raises:
-            UserError: it does not run with them, or the cluster could not be restored, which then is lent to nobody.
+            UserError: it does not run with them, or the cluster could not be restored; see :meth:`stopped`.
         """
         said = " ".join(f"--{name}={value}" if value is not None else f"no --{name}" for name, value in flags.items())
         with self._altered(component, f"{component} was started with {said}"):
@@ -76,9 +77,15 @@ class Components:
         with turns.altered(self._cluster.directory, what) as restored:
             try:
                 yield
-            finally:
-                self._restore(component, what)
-                restored()
+            except BaseException as error:
+                try:
+                    self._restore(component, what)
+                    restored()
+                except Exception as failure:  # noqa: BLE001 - what ended the test may be a finding: it comes first
+                    error.add_note(str(failure))
+                raise
+            self._restore(component, what)
+            restored()
 
     def _restore(self, component: str, what: str) -> None:
         try:
@@ -89,6 +96,7 @@ class Components:
         except (UserError, WaitError, ApiError, *TRANSPORT_ERRORS) as error:
             why = error.what if isinstance(error, UserError) else str(error).splitlines()[0]
             detail = error.detail if isinstance(error, UserError) else str(error)
+            detail = "\n".join([detail, *getattr(error, "__notes__", ())])
             raise UserError(
                 f"{what}, and cluster {self._cluster.name} could not be restored: {why}",
                 "no other test gets this cluster any more; look at the component's log",
