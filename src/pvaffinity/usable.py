@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pvaffinity import manifests
 from pvaffinity.affinity import HOSTNAME, where
-from pvaffinity.api import Api
+from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.budgets import Budget, budget_of
 from pvaffinity.conditions import Condition, Look, is_gone, is_running
+from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj, Ref
 from pvaffinity.topology import Node
 from pvaffinity.waiting import until
@@ -47,7 +48,7 @@ def await_usable(api: Api, nodes: Sequence[Node], budget: str = "usable") -> Non
         budget: for all of it.
 
     Raises:
-        WaitError: something was not done within the budget.
+        WaitError: something was not done within the budget. Notes name what could not be removed afterwards.
         ApiError: the server refused.
     """
     deadline = time.monotonic() + budget_of(budget).seconds
@@ -90,10 +91,28 @@ def _run_pods(api: Api, namespace: str, nodes: Sequence[Node], left: Callable[[]
 
 @contextlib.contextmanager
 def _removed(api: Api, ref: Ref) -> Iterator[None]:
+    """Delete it at the end; what cannot be deleted is told, beside whatever else went wrong."""
     try:
         yield
-    finally:
-        api.delete(ref, grace_seconds=0 if ref.kind == "Pod" else None)
+    except BaseException as error:
+        try:
+            _delete(api, ref)
+        except (ApiError, *TRANSPORT_ERRORS) as failure:
+            error.add_note(_left(ref, failure))
+        raise
+    try:
+        _delete(api, ref)
+    except (ApiError, *TRANSPORT_ERRORS) as failure:
+        failure.add_note(_left(ref, failure))
+        raise
+
+
+def _delete(api: Api, ref: Ref) -> None:
+    api.delete(ref, grace_seconds=0 if ref.kind == "Pod" else None)
+
+
+def _left(ref: Ref, failure: Exception) -> str:
+    return f"{ref} was not removed: {failure}"
 
 
 def _node(obj: Obj | None) -> Look:
