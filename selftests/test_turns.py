@@ -95,8 +95,7 @@ def test_a_turn_ends_with_the_process_that_has_it(tmp_path, other, take):
         pass
 
 
-@pytest.mark.parametrize("outer", ["shared", "alone"])
-@pytest.mark.parametrize("inner", ["shared", "alone"])
+@pytest.mark.parametrize(("outer", "inner"), [("shared", "shared"), ("alone", "shared"), ("alone", "alone")])
 def test_one_process_does_not_wait_for_itself(tmp_path, outer, inner):
     """Within a turn, another one is part of it; afterwards everything is given back."""
     with getattr(turns, outer)(tmp_path), getattr(turns, inner)(tmp_path):
@@ -104,6 +103,17 @@ def test_one_process_does_not_wait_for_itself(tmp_path, outer, inner):
     with pytest.raises(KeyError, match="x"), turns.shared(tmp_path):
         raise KeyError("x")
     with turns.alone(tmp_path):
+        pass
+
+
+def test_who_shares_it_is_not_given_it_alone(tmp_path):
+    """Others may be in at the same time, and waiting for them could take for ever; alone is refused, not pretended."""
+    with turns.shared(tmp_path):
+        with pytest.raises(RuntimeError, match="shared already"), turns.alone(tmp_path):
+            pytest.fail("another may be in")
+        with turns.shared(tmp_path):
+            pass
+    with turns.alone(tmp_path), turns.shared(tmp_path), turns.alone(tmp_path):
         pass
 
 
@@ -262,6 +272,18 @@ def test_a_worker_that_dies_in_the_middle_leaves_a_cluster_that_no_other_test_ge
     assert "crashed while running" in result.stdout
     assert "one is not as configured any more: kube-apiserver was started with --v=9" in result.stdout
     assert "Traceback" not in result.stdout
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("argument", ['"sesion"', 'scope="session"'])
+def test_a_misspelt_marker_is_no_other_marker(tmp_path, workers, argument):
+    """``alone("sesion")`` is refused before anything runs, instead of having only its cluster alone."""
+    tests = f"import pytest\n@pytest.mark.alone({argument})\ndef test_it(use): pass"
+    result = _pytest(tmp_path, tests, *workers)
+    assert "is unknown; use alone or alone(" in result.stdout, result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    assert result.returncode in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.TESTS_FAILED)  # xdist has its own
+    assert not (tmp_path / "clusters" / "log").exists()
 
 
 def test_components_are_for_tests_that_have_the_cluster_alone(tmp_path):

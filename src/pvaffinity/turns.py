@@ -19,7 +19,7 @@ from pvaffinity.errors import UserError
 
 _DOOR, _ROOM, _ALTERED = "turn.door", "turn.room", "altered"
 
-_held: dict[Path, int] = {}  # what this process holds: taking it once more must not wait for ourselves
+_held: dict[Path, list[int]] = {}  # the turns of this process: taking one more must not wait for ourselves
 
 
 class AlteredError(UserError):
@@ -49,6 +49,7 @@ def alone(directory: Path) -> Iterator[None]:
 
     Raises:
         AlteredError: it is not as configured.
+        RuntimeError: this process uses it already, as others may at the same time.
     """
     with _turn(directory, fcntl.LOCK_EX):
         yield
@@ -82,12 +83,14 @@ def altered(directory: Path, what: str) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def _turn(directory: Path, kind: int) -> Iterator[None]:
-    if _held.get(directory):
-        _held[directory] += 1
+    if turns := _held.get(directory):
+        if kind == fcntl.LOCK_EX and fcntl.LOCK_EX not in turns:
+            raise RuntimeError(f"{directory} is shared already: to have it alone, let go of it first")
+        turns.append(kind)
         try:
             yield
         finally:
-            _held[directory] -= 1
+            turns.pop()
         return
     with contextlib.ExitStack() as locks:
         with contextlib.ExitStack() as entering:
@@ -95,7 +98,7 @@ def _turn(directory: Path, kind: int) -> Iterator[None]:
             (locks if kind == fcntl.LOCK_EX else entering).enter_context(_locked(directory / _DOOR, kind))
             locks.enter_context(_locked(directory / _ROOM, kind))
         _check(directory)
-        _held[directory] = 1
+        _held[directory] = [kind]
         try:
             yield
         finally:
