@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import step_of
 from pvaffinity.races.stage import Stage
 from pvaffinity.races.sweep import _worthwhile
-from pvaffinity.verdicts import Binding, Verdict, Warned
+from pvaffinity.verdicts import Binding, Fate, Verdict, Warned
 
 DATA = Path(__file__).parent / "data/races"
 
@@ -80,10 +82,12 @@ def test_summary_counts_every_round_and_names_what_fails():
     """Each round is counted once, and each escaped or unknown one is named with its reason."""
     summary = Record.load(DATA / "handmade.jsonl").summary()
     counts = {str(verdict): count for verdict, count in summary.totals.items()}
-    assert counts == {"kept": 2, "pending": 1, "stranded": 2, "escaped": 2, "unknown": 3}
+    assert counts == {"kept": 2, "pending": 1, "stranded": 2, "escaped": 2, "unknown": 2}
     assert not summary.holds
     assert {history.name.split(":")[0] for history, _ in summary.failures} == {"escaped", "unknown"}
     assert "escaped: runs on the old node" in str(summary)
+    assert [history.name for history, _ in summary.left_out] == ["unknown: the update was never acknowledged"]
+    assert "does not count: the update was never acknowledged" in str(summary)
 
 
 def test_real_record_holds():
@@ -239,6 +243,42 @@ def test_patience_begins_anew_with_every_pod_that_gets_there():
     await_all(Slow([[]], []), "Pod", "ns", names, lambda obj: True, labels="a=b", seconds=0.5, what="there")  # type: ignore[arg-type]
 
 
+def test_patience_ends_one_budget_after_the_sweeps_time():
+    """However many pods still come one by one, a wait goes on for no longer than its budget after the sweep's end."""
+
+    class Endless(Server):
+        def watch(self, kind: str, *_: Any, stop: Any, **__: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+            """A pod every 0.1 s."""
+            for number in itertools.count():
+                if stop.closed:
+                    return
+                threading.Event().wait(0.1)
+                obj = pod(5 + number)
+                obj["metadata"]["name"] = f"p{number}"
+                if kind == "Pod":
+                    yield "DELETED", obj
+
+    names = [f"p{number}" for number in range(50)]
+    with Observer(Endless([[]], []), "ns", "a=b") as observer:  # type: ignore[arg-type]
+        begun = time.monotonic()
+        assert not observer.wait(names, lambda seen: seen.gone, 0.5, begun + 0.2)
+        assert time.monotonic() - begun < 2
+    begun = time.monotonic()
+    with pytest.raises(TooSlowError, match="the sweep's time was over"):
+        await_all(
+            Endless([[]], []),  # type: ignore[arg-type]
+            "Pod",
+            "ns",
+            names,
+            lambda obj: True,
+            labels="a=b",
+            seconds=0.5,
+            what="there",
+            end=begun + 0.2,
+        )
+    assert time.monotonic() - begun < 2
+
+
 def test_the_pace_follows_the_cluster():
     """Batches grow at most twofold while they are over quickly, and shrink to what is over in ten seconds."""
     pace = Pace()
@@ -316,8 +356,8 @@ def test_a_race_nobody_can_lose_is_refused():
 
 
 @pytest.fixture
-def two_zones():
-    """A server with a node in each of two zones, whose pods nobody ever sees."""
+def two_zones(monkeypatch):
+    """A server with a node in each of two zones, whose volumes are updated and whose pods nobody ever sees."""
 
     class Cluster(Server):
         def list(self, kind: str, **_: Any) -> list[dict[str, Any]]:
@@ -328,14 +368,21 @@ def two_zones():
         def request(self, *_: Any, **__: Any) -> None:
             """Deletes whatever is asked for."""
 
+        versions = itertools.count(3)
+        lost = 0  # so many creations get no answer
+
         def patch(self, *_: Any, **__: Any) -> Any:
             """Updates."""
-            return SimpleNamespace(body={"metadata": {"resourceVersion": "3"}})
+            return SimpleNamespace(body={"metadata": {"resourceVersion": str(next(self.versions))}})
 
         def create(self, *_: Any, **__: Any) -> Any:
             """Creates."""
-            return {"metadata": {"resourceVersion": "4"}}
+            if self.lost:
+                self.lost -= 1
+                raise ConnectionResetError("no answer")
+            return {"metadata": {"resourceVersion": str(next(self.versions))}}
 
+    monkeypatch.setattr(Stage, "stored_affinities", lambda _: SimpleNamespace(get=lambda _: in_zone("c").to_dict()))
     return Cluster([[]], [])
 
 
@@ -356,10 +403,60 @@ def test_volumes_that_are_not_bound_cut_the_sweep_short(two_zones, monkeypatch):
 def test_pods_that_do_not_go_cut_the_sweep_short(two_zones, monkeypatch):
     """A cluster too slow to end pods keeps the rounds it has: they were judged before their pods were to go."""
     monkeypatch.setattr(Stage, "prepare", lambda *_: None)
-    monkeypatch.setattr(Observer, "wait", lambda self, names, met, seconds: False)
+    monkeypatch.setattr(Observer, "wait", lambda *_: False)
     record = sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1)
     assert record.histories
     assert "pods were still there, none had gone for 60 s" in record.notes[CUT_SHORT]
+
+
+def test_pods_whose_end_is_not_seen_cut_the_sweep_short(two_zones, monkeypatch, tmp_path):
+    """A cluster too slow to start pods is no finding: its open rounds are on record, and do not count."""
+    monkeypatch.setattr(Stage, "prepare", lambda *_: None)
+    monkeypatch.setattr(Observer, "wait", lambda *_: False)
+    monkeypatch.setattr(Stage, "remove_pods", lambda *_: None)
+    record = sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1)
+    summary = Record.load(record.save(tmp_path / "race.jsonl")).summary()
+    assert not summary.failures
+    assert len(summary.left_out) == len(record.histories) > 0
+    assert len(summary.short) == len(OFFSETS_MS)
+    assert "pods the end was not seen, of none for 60 s" in record.notes[CUT_SHORT]
+    assert "not awaited any longer" in str(summary)
+
+
+def test_an_open_end_does_not_hide_what_is_wrong_with_a_round(two_zones, monkeypatch):
+    """A round that is unknown for another reason stays a failure on a slow cluster."""
+    monkeypatch.setattr(Stage, "prepare", lambda *_: None)
+    monkeypatch.setattr(Stage, "remove_pods", lambda *_: None)
+    monkeypatch.setattr(Stage, "stored_affinities", lambda _: {})
+    monkeypatch.setattr(Observer, "wait", lambda *_: False)
+    summary = sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1).summary()
+    assert summary.failures
+    assert not summary.left_out
+
+
+def test_a_lost_answer_is_no_finding_and_no_round(two_zones, monkeypatch):
+    """A round whose creation got no answer is not awaited, does not count, and is had again."""
+    awaited: list[str] = []
+
+    def wait(_: Any, names: list[str], *__: Any) -> bool:
+        awaited.extend(names)
+        return True
+
+    ran = Sighting(binding=Binding("c", 10**6), fate=Fate("Running", ran=True))
+    monkeypatch.setattr(Stage, "prepare", lambda *_: None)
+    monkeypatch.setattr(Observer, "wait", wait)
+    monkeypatch.setattr(Observer, "take", lambda *_: ran)
+    two_zones.lost = 2
+    record = sweep(
+        two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1, offsets_ms=(-500.0, 500.0)
+    )
+    summary = record.summary()
+    assert summary.holds, str(summary)
+    assert "the answer was lost" in summary.left_out[0][1].why
+    lost = {history.name for history, _ in summary.left_out}
+    assert len(lost) == 2
+    assert not lost & set(awaited)
+    assert CUT_SHORT not in record.notes
 
 
 def test_a_mount_that_failed_for_another_reason_is_not_the_end():

@@ -118,6 +118,57 @@ def test_what_cannot_be_known_is_unknown(changes):
     assert verdict(AFTER_UPDATE, **changes) == Verdict.UNKNOWN
 
 
+OPEN = [
+    pytest.param({"binding": None, "fate": CREATING}, id="scheduler silent"),
+    pytest.param({"fate": CREATING}, id="not yet running where it may"),
+    pytest.param({"binding": Binding("old", 103), "fate": CREATING}, id="not running, nobody says why"),
+]
+
+
+@pytest.mark.parametrize("changes", OPEN)
+def test_an_end_that_was_not_awaited_accuses_nobody(changes):
+    """A round given up before its end does not count; one that was watched to its end and says nothing does."""
+    assert judge(replace(AFTER_UPDATE, **changes)).counts
+    given_up = judge(replace(AFTER_UPDATE, **changes, settled=False))
+    assert (given_up.verdict, given_up.counts) == (Verdict.UNKNOWN, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes_unchanged": False},
+        {"stored": None},
+        {"creation": Write(7 * MS, 10 * MS, 99)},
+        {"binding": Binding("else", 103)},
+        {"update": Write(20 * MS, 25 * MS, 110), "binding": Binding("old")},
+        {"fate": Fate("Pending", deleted=True)},
+    ],
+)
+def test_impatience_excuses_no_other_doubt(changes):
+    """What is unknown for another reason counts, also where the end was not awaited."""
+    found = judge(replace(AFTER_UPDATE, **changes, settled=False))
+    assert (found.verdict, found.counts) == (Verdict.UNKNOWN, True)
+
+
+@pytest.mark.parametrize("lost", [{"update": Write(0)}, {"creation": Write(7 * MS)}])
+def test_a_lost_answer_accuses_nobody(lost):
+    """A round of ours that got no answer does not count, unless the volume was changed by somebody else."""
+    found = judge(replace(AFTER_UPDATE, **lost))
+    assert (found.verdict, found.counts) == (Verdict.UNKNOWN, False)
+    assert judge(replace(AFTER_UPDATE, **lost, stored=in_zone("d").to_dict())).counts
+
+
+def test_an_update_without_an_answer_may_not_have_been_stored():
+    """Then the volume has its old affinity, and nobody has meddled."""
+    assert not judge(replace(AFTER_UPDATE, update=Write(0), stored=AFTER_UPDATE.before)).counts
+
+
+def test_a_lost_answer_hides_no_escape():
+    """An escape that the versions prove without the answer, or a node that neither affinity allows, is one."""
+    assert verdict(AFTER_UPDATE, creation=Write(7 * MS), binding=Binding("old", 103)) == Verdict.ESCAPED
+    assert verdict(AFTER_UPDATE, update=Write(0), binding=Binding("bare", 103)) == Verdict.ESCAPED
+
+
 def test_a_missed_binding_version_is_bounded_by_the_pods_creation():
     """A binding is younger than its pod: a pod created after the update was bound after it, else nothing is known."""
     assert verdict(AFTER_UPDATE, binding=Binding("old")) == Verdict.ESCAPED

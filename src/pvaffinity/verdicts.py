@@ -7,6 +7,10 @@ Order is taken from resourceVersions, not from clocks. The API server stores eve
 one global sequence (etcd.io/docs/latest/learning/api_guarantees; k8s.io/apiserver pkg/storage/etcd3 makes the object's
 ``mod_revision`` its resourceVersion), so the version of a pod's binding and the version of a volume's update can be
 compared. A cluster that keeps kinds in different stores breaks that; the clock's order is therefore held against it.
+
+Two kinds of *unknown* accuse nobody, and so do not count: the end of a round was not awaited any longer, because the
+machine was too slow; or an answer to one of our own requests was lost. Neither is a pass, and such a round is no
+evidence either.
 """
 
 from __future__ import annotations
@@ -106,6 +110,7 @@ class History:
         stored: value at the end.
         nodes: every node's labels, as far as the two affinities look at them.
         nodes_unchanged: whether those labels were the same at the end.
+        settled: whether the pod was watched until nothing more was to come; False where patience ended before that.
     """
 
     name: str
@@ -120,6 +125,7 @@ class History:
     events: tuple[Warned, ...] = ()
     fate: Fate = field(default_factory=Fate)
     nodes_unchanged: bool = True
+    settled: bool = True
 
     @property
     def offset_ms(self) -> float | None:
@@ -156,10 +162,17 @@ class History:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict and its reason in one sentence."""
+    """A verdict and its reason in one sentence.
+
+    Attributes:
+        verdict: what became of the pod.
+        why: the reason.
+        counts: False for an *unknown* that accuses nobody: the end was not awaited, or an answer of ours was lost.
+    """
 
     verdict: Verdict
     why: str
+    counts: bool = True
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.why}"
@@ -170,6 +183,14 @@ def judge(history: History) -> Judgement:
     doubt = _doubt(history)
     if doubt:
         return Judgement(Verdict.UNKNOWN, doubt)
+    found = _fate(history)
+    lost = _lost_answer(history)
+    if lost and found.verdict != Verdict.ESCAPED:  # an escape that is certain all the same is one
+        return Judgement(Verdict.UNKNOWN, lost, counts=False)
+    return found
+
+
+def _fate(history: History) -> Judgement:
     if history.binding is None:
         return _unbound(history)
     node = history.binding.node
@@ -197,17 +218,13 @@ def judge(history: History) -> Judgement:
     if fate.deleted:
         return Judgement(Verdict.UNKNOWN, f"deleted by somebody while bound to {node} and not running")
     if allowed_after:
-        return Judgement(
-            Verdict.UNKNOWN, f"bound to {node}, which the volume allows, but was not seen running: {fate.phase}"
-        )
+        return _open(history, f"bound to {node}, which the volume allows, but was not seen running: {fate.phase}")
     if fate.phase == "Failed" and fate.reason == REJECTED:
         return Judgement(Verdict.STRANDED, f"bound to {node}, which the volume has lost; the kubelet rejected the pod")
     refused = [event for event in history.events if event.refuses_affinity]
     if refused:
         return Judgement(Verdict.STRANDED, f"bound to {node}, which the volume has lost: {refused[-1].message.strip()}")
-    return Judgement(
-        Verdict.UNKNOWN, f"bound to {node}, which the volume has lost; not running, but no kubelet has said why"
-    )
+    return _open(history, f"bound to {node}, which the volume has lost; not running, but no kubelet has said why")
 
 
 def _unbound(history: History) -> Judgement:
@@ -218,23 +235,35 @@ def _unbound(history: History) -> Judgement:
         return Judgement(Verdict.UNKNOWN, "ran, but no binding was seen")
     if fate.unschedulable:
         return Judgement(Verdict.PENDING, "no node was found for it")
-    return Judgement(Verdict.UNKNOWN, "not bound, and the scheduler had not said why when it was last seen")
+    return _open(history, "not bound, and the scheduler had not said why when it was last seen")
+
+
+def _open(history: History, why: str) -> Judgement:
+    """Unknown because the end is missing: no fault of anybody's where it was not awaited any longer."""
+    if history.settled:
+        return Judgement(Verdict.UNKNOWN, why)
+    return Judgement(Verdict.UNKNOWN, f"{why}; not awaited any longer", counts=False)
+
+
+def _lost_answer(history: History) -> str | None:
+    for what, write in (("update", history.update), ("pod's creation", history.creation)):
+        if write.acknowledged is None or write.resource_version is None:
+            return f"the {what} was never acknowledged: the answer was lost"
+    return None
 
 
 def _doubt(history: History) -> str | None:
     """What makes a history worthless, whatever the pod did."""
-    for what, write in (("update", history.update), ("pod's creation", history.creation)):
-        if write.acknowledged is None or write.resource_version is None:
-            return f"the {what} was never acknowledged"
     if not history.nodes_unchanged:
         return "node labels were changed during the race"
-    if history.stored != history.after:
-        return "the volume's affinity at the end is not the one we wrote: somebody else changed it"
     update, creation = history.update, history.creation
-    assert update.acknowledged is not None  # narrowing; checked above
-    assert creation.acknowledged is not None
-    assert update.resource_version is not None
-    assert creation.resource_version is not None
+    unwritten = update.acknowledged is None and history.stored == history.before  # the request may have been lost
+    if history.stored != history.after and not unwritten:
+        return "the volume's affinity at the end is not the one we wrote: somebody else changed it"
+    if update.acknowledged is None or creation.acknowledged is None:
+        return None
+    if update.resource_version is None or creation.resource_version is None:
+        return None
     update_first = update.acknowledged < creation.sent
     creation_first = creation.acknowledged < update.sent
     by_version = update.resource_version < creation.resource_version
@@ -247,8 +276,8 @@ def _bound_after_update(history: History) -> bool | None:
     """Whether the binding was stored after the update; None where that is not known."""
     assert history.binding is not None
     update, creation = history.update.resource_version, history.creation.resource_version
-    assert update is not None
-    assert creation is not None
+    if update is None:
+        return None
     if history.binding.resource_version is not None:
         return history.binding.resource_version > update
-    return True if creation > update else None  # a binding is always younger than its pod
+    return True if creation is not None and creation > update else None  # a binding is always younger than its pod

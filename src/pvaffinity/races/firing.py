@@ -36,9 +36,9 @@ class Plan:
         """Rounds that count."""
         return sum(min(self._hits[offset], self._rounds) for offset in self._offsets)
 
-    def hit(self, measured_ms: float) -> None:
-        """A round was fired and hit this offset."""
-        step, before = step_of(measured_ms, self._offsets), self.done
+    def hit(self, measured_ms: float | None) -> None:
+        """A round was fired and hit this offset; None for one that does not count, as its answer was lost."""
+        step, before = None if measured_ms is None else step_of(measured_ms, self._offsets), self.done
         if step is not None:
             self._hits[step] += 1
         self._useful.append(self.done > before)

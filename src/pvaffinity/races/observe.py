@@ -10,9 +10,10 @@ may a version have been missed; then the binding's version is left unknown.
 
 from __future__ import annotations
 
-__all__ = ["Observer", "Sighting", "SweepError", "TooSlowError", "await_all", "follow"]
+__all__ = ["Observer", "Sighting", "SweepError", "TooSlowError", "await_all", "follow", "latest"]
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Generator
@@ -68,6 +69,11 @@ def follow(
             version = ""
 
 
+def latest(seconds: float, end: float) -> float:
+    """When a wait of a sweep ends at the latest, whatever still comes: ``seconds`` after the sweep's own ``end``."""
+    return max(time.monotonic(), end) + seconds
+
+
 def await_all(
     api: Api,
     kind: str,
@@ -78,13 +84,14 @@ def await_all(
     labels: str,
     seconds: float,
     what: str,
+    end: float = math.inf,
 ) -> None:
     """Watch until every named object meets a condition; one watch for all of them.
 
     Raises:
-        TooSlowError: some did not, and for ``seconds`` no other one did.
+        TooSlowError: some did not, and for ``seconds`` no other one did, or it was :func:`latest`.
     """
-    missing, stop, deadline = set(names), WatchStop(), time.monotonic() + seconds
+    missing, stop, deadline, last = set(names), WatchStop(), time.monotonic() + seconds, latest(seconds, end)
     timer: threading.Timer
 
     def look() -> None:
@@ -105,12 +112,13 @@ def await_all(
                     _, obj = next(changes)
                 except StopIteration:
                     some = ", ".join(sorted(missing)[:3])
+                    why = "the sweep's time was over" if time.monotonic() >= last else f"none for {seconds:g} s"
                     raise TooSlowError(
-                        f"{len(missing)} of {len(names)} {kind}s were not {what}, none for {seconds:g} s: {some}"
+                        f"{len(missing)} of {len(names)} {kind}s were not {what}, {why}: {some}"
                     ) from None
                 if obj["metadata"]["name"] in missing and met(obj):
                     missing.discard(obj["metadata"]["name"])
-                    deadline = time.monotonic() + seconds
+                    deadline = min(time.monotonic() + seconds, last)
     finally:
         timer.cancel()
 
@@ -165,15 +173,20 @@ class Observer:
         for thread in self._threads:
             thread.join(5)
 
-    def wait(self, names: Collection[str], met: Callable[[Sighting], bool], seconds: float) -> bool:
-        """Wait until every named pod meets a condition; False when for ``seconds`` no other one of them did."""
-        missing, deadline = set(names), time.monotonic() + seconds
+    def wait(
+        self, names: Collection[str], met: Callable[[Sighting], bool], seconds: float, end: float = math.inf
+    ) -> bool:
+        """Wait until every named pod meets a condition.
+
+        False when for ``seconds`` no other one of them did, or when it is :func:`latest`.
+        """
+        missing, deadline, last = set(names), time.monotonic() + seconds, latest(seconds, end)
         with self._changed:
             while True:
                 self._check()
                 if done := {name for name in missing if met(self._of(name))}:
                     missing -= done
-                    deadline = time.monotonic() + seconds
+                    deadline = min(time.monotonic() + seconds, last)
                 left = deadline - time.monotonic()
                 if not missing or left <= 0:
                     return not missing

@@ -66,6 +66,7 @@ class Summary:
         rounds: how many each step was to have.
         outside: counts of rounds that hit no step; they are judged like all others.
         failures: rounds judged escaped or unknown, with the reason.
+        left_out: rounds that do not count, here or above, with the reason: it accuses nobody.
         seconds: how long the sweep took.
     """
 
@@ -74,10 +75,11 @@ class Summary:
     outside: Mapping[Verdict, int]
     failures: tuple[tuple[History, Judgement], ...]
     seconds: float
+    left_out: tuple[tuple[History, Judgement], ...] = ()
 
     @property
     def total(self) -> int:
-        """All rounds, those that hit no step included."""
+        """All rounds that count, those that hit no step included."""
         return sum(self.totals.values())
 
     @property
@@ -108,7 +110,8 @@ class Summary:
                 for s in self.steps
             ],
             "outside": _plain(self.outside),
-            "failures": [{"round": h.name, "offset_ms": h.offset_ms, "why": str(j)} for h, j in self.failures],
+            "failures": _reasons(self.failures),
+            "left_out": _reasons(self.left_out),
         }
 
     def __str__(self) -> str:
@@ -131,6 +134,7 @@ class Summary:
         widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
         lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (head, *rows)]
         lines += [f"round {h.name} at {_ms(h.offset_ms)}: {j}" for h, j in self.failures]
+        lines += [f"round {h.name} at {_ms(h.offset_ms)} does not count: {j.why}" for h, j in self.left_out]
         return "\n".join(lines)
 
 
@@ -150,7 +154,8 @@ class Record:
 
     def summary(self) -> Summary:
         """Judge and count."""
-        judged = list(zip(self.histories, self.judgements(), strict=True))
+        every = list(zip(self.histories, self.judgements(), strict=True))
+        judged = [(history, judgement) for history, judgement in every if judgement.counts]
         per_step: dict[float, list[tuple[History, Judgement]]] = {offset: [] for offset in self.offsets_ms}
         outside: list[tuple[History, Judgement]] = []
         for history, judgement in judged:
@@ -167,6 +172,7 @@ class Record:
             outside=_count(outside),
             failures=tuple((h, j) for h, j in judged if j.verdict in (Verdict.ESCAPED, Verdict.UNKNOWN)),
             seconds=self.seconds,
+            left_out=tuple((history, judgement) for history, judgement in every if not judgement.counts),
         )
 
     def chart(self, path: Path) -> Path:
@@ -215,6 +221,10 @@ class Record:
 def _count(entries: Sequence[tuple[History, Judgement]]) -> dict[Verdict, int]:
     counts = Counter(judgement.verdict for _, judgement in entries)
     return {verdict: counts[verdict] for verdict in Verdict}
+
+
+def _reasons(entries: Sequence[tuple[History, Judgement]]) -> list[dict[str, Any]]:
+    return [{"round": h.name, "offset_ms": h.offset_ms, "why": str(j)} for h, j in entries]
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Stage"]
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,11 +27,15 @@ class Stage:
         labels: put on every object, beside the race's own.
         race: a name no other race has; object names begin with it.
         image: of the pods, which only have to stay up.
+        end: when the sweep's time is over, by the monotonic clock; no wait goes on for longer than one budget after it.
     """
 
-    def __init__(self, api: Api, namespace: str, labels: Mapping[str, str], race: str, image: str) -> None:
+    def __init__(
+        self, api: Api, namespace: str, labels: Mapping[str, str], race: str, image: str, end: float = math.inf
+    ) -> None:
         self.api, self.namespace, self.race, self.image = api, namespace, race, image
         self._labels = {manifests.MARK: namespace, **labels, "pvaffinity.dev/race": race}
+        self._end = end
         self.selector = f"pvaffinity.dev/race={race}"
 
     def prepare(self, names: Sequence[str], node_affinity: Mapping[str, Any]) -> None:
@@ -67,11 +72,12 @@ class Stage:
         """
         seconds = BUDGETS["race-removal"].seconds
         self._delete("Pod", grace=1)
-        if not observer.wait(names, lambda seen: seen.gone, seconds):
+        if not observer.wait(names, lambda seen: seen.gone, seconds, self._end):
             left = [name for name in names if not observer.take(name).gone]
             some = ", ".join(left[:3])
             raise TooSlowError(
-                f"{len(left)} of {len(names)} pods were still there, none had gone for {seconds:g} s: {some}"
+                f"{len(left)} of {len(names)} pods were still there, none had gone for {seconds:g} s or the sweep's "
+                f"time was over: {some}"
             )
 
     def clear(self) -> None:
@@ -109,4 +115,6 @@ class Stage:
         def met(obj: Obj) -> bool:
             return bool((obj.get("status") or {}).get("phase") == phase)
 
-        await_all(self.api, kind, namespace, names, met, labels=self.selector, seconds=seconds, what=phase)
+        await_all(
+            self.api, kind, namespace, names, met, labels=self.selector, seconds=seconds, what=phase, end=self._end
+        )

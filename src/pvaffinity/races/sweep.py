@@ -20,7 +20,7 @@ from pvaffinity.api import Api
 from pvaffinity.budgets import BUDGETS, Budget
 from pvaffinity.manifests import IMAGE
 from pvaffinity.races.firing import Gun, Plan
-from pvaffinity.races.observe import Observer, SweepError, TooSlowError
+from pvaffinity.races.observe import Observer, Sighting, SweepError, TooSlowError
 from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import Record
 from pvaffinity.races.stage import Stage
@@ -52,7 +52,12 @@ def sweep(
 
     Each round takes a volume of its own, already bound to its claim, changes its affinity from ``before`` to ``after``
     and creates a pod that mounts it. The pods' fates are read from one watch. Everything made is deleted. A cluster
-    that does not keep up with binding or deleting cuts the sweep short: the record's notes say so.
+    that does not keep up with binding, starting or deleting cuts the sweep short: the record's notes say so, and rounds
+    whose end was not awaited any longer are in the record, but do not count.
+
+    A wait is patient as long as anything comes, but for no longer than its budget after ``limit``. The last batch waits
+    for its pods' fates and removal, and meanwhile for the three phases of volumes made ahead: all in all a sweep takes
+    ``limit``, three budgets of a minute and the time its deletions take, at worst.
 
     Args:
         api: an administrator.
@@ -74,13 +79,15 @@ def sweep(
     started = time.monotonic()
     race = f"race-{secrets.token_hex(3)}"
     seed = secrets.randbelow(10**6) if seed is None else seed
-    stage = Stage(api, namespace, labels or {}, race, image)
+    end = started + limit.seconds
+    stage = Stage(api, namespace, labels or {}, race, image, end)
     nodes = _node_labels(api, before, after)
     if not any(before.matches(labels) and not after.matches(labels) for labels in nodes.values()):
         raise SweepError(f"no node matches {before} and not {after}: there is nothing to lose in this race")
     gun, plan, pace = Gun(api, after.to_dict()), Plan(offsets_ms, rounds, random.Random(seed)), Pace()
     notes = {"race": race, "seed": str(seed), "before": str(before), "after": str(after)}
     histories: list[History] = []
+    slow: list[str] = []
     serial = itertools.count()
 
     def ready() -> list[str]:
@@ -92,13 +99,14 @@ def sweep(
     try:
         with Observer(api, namespace, stage.selector) as observer, ThreadPoolExecutor(1) as ahead:
             names = ready()
-            while plan.lacking:
+            while plan.lacking and time.monotonic() <= end:
                 begun = time.monotonic()
                 shots = [shot for name in names if (shot := _shoot(name, stage, plan, gun))]
                 go_on = plan.lacking and _worthwhile(plan, pace, time.monotonic() - started, limit.seconds)
                 following = ahead.submit(ready) if go_on else None  # while the pods' fates are awaited
-                fired = [shot[0] for shot in shots]
-                observer.wait(fired, lambda seen: seen.settled, BUDGETS["race-settle"].seconds)
+                fired = [name for name, _, _, creation in shots if creation.acknowledged is not None]
+                settle = BUDGETS["race-settle"].seconds
+                awaited = observer.wait(fired, lambda seen: seen.settled, settle, end)
                 stored, unchanged = stage.stored_affinities(), _node_labels(api, before, after) == nodes
                 for name, aimed, update, creation in shots:
                     seen = observer.take(name)
@@ -116,26 +124,40 @@ def sweep(
                             events=tuple(seen.events),
                             fate=seen.fate,
                             nodes_unchanged=unchanged,
+                            settled=seen.settled,
                         )
+                    )
+                missed = [] if awaited else [name for name in fired if _open(observer.take(name))]
+                if missed:
+                    slow.append(
+                        f"of {len(missed)} of {len(fired)} pods the end was not seen, of none for {settle:g} s or the "
+                        f"sweep's time was over: {', '.join(missed[:3])}"
                     )
                 stage.remove_pods(fired, observer)
                 pace.took(len(fired), time.monotonic() - begun)
                 progress(f"race: {plan.done} of {plan.wanted} rounds, {time.monotonic() - started:.0f} s; {pace}")
-                if following is None:
+                if following is None or slow:
                     break
                 names = following.result()
-        if plan.lacking:
+        if plan.lacking and not slow:
             took, more = time.monotonic() - started, pace.seconds_for(plan.shots_needed())
-            notes[CUT_SHORT] = (
+            slow.append(
                 f"only {plan.done} of {plan.wanted} rounds in {took:.0f} s, and the others would have taken "
                 f"another {more:.0f} s, by how many shots lately missed; allowed are {limit}"
             )
     except TooSlowError as error:
-        notes[CUT_SHORT] = str(error)
+        slow.append(str(error))
     finally:
         stage.clear()
+    if slow:
+        notes[CUT_SHORT] = "; ".join(slow)
     notes["batches"] = str(pace)
     return Record(tuple(offsets_ms), rounds, tuple(histories), time.monotonic() - started, notes)
+
+
+def _open(seen: Sighting) -> bool:
+    """Whether a pod's end is still to come; one that no node can take waits for ever."""
+    return not seen.settled and not seen.fate.unschedulable
 
 
 def _worthwhile(plan: Plan, pace: Pace, elapsed: float, limit: float) -> bool:
@@ -149,8 +171,8 @@ def _shoot(name: str, stage: Stage, plan: Plan, gun: Gun) -> tuple[str, float, W
     if aimed is None:
         return None
     update, creation = gun.fire(name, stage.pod(name), aimed)
-    if update.acknowledged is not None:
-        plan.hit((creation.sent - update.acknowledged) / 1e6)
+    lost = update.acknowledged is None or creation.acknowledged is None
+    plan.hit(None if lost or update.acknowledged is None else (creation.sent - update.acknowledged) / 1e6)
     return name, aimed, update, creation
 
 
