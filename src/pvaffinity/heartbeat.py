@@ -72,7 +72,8 @@ class Finding:
     """What the beats say.
 
     Attributes:
-        verdict: ``not judged`` where the machine stood still, or no beats of the control say that it did not.
+        verdict: ``not judged`` where the machine stood still so long that the rest of the pause is within the budget, or
+            no beats of the control say that it did not.
         why: in one sentence, with numbers.
     """
 
@@ -139,6 +140,10 @@ def parse(text: str) -> tuple[Beat, ...]:
 def judge(written: str, control: str, *, since: int, least: int, budget: Budget = BUDGETS["heartbeat"]) -> Finding:
     """Whether beats went on all the time.
 
+    A time without beats is *broken* if it exceeds the budget even without the time in which the control was silent too:
+    only for that long the machine stood still. So are fewer beats than there had been, and too few of them while the
+    control wrote enough.
+
     Args:
         written: the file in the volume, read *after* the control's.
         control: the file beside it, whose first beat is older than the volume's first.
@@ -150,21 +155,30 @@ def judge(written: str, control: str, *, since: int, least: int, budget: Budget 
         beats = parse(written)
     except ValueError as error:
         return Finding("broken", str(error))
+    if len(beats) < since:
+        return Finding("broken", f"only {len(beats)} beats are left of {since} that had been written")
     try:
         others = parse(control)
     except ValueError as error:
         return Finding("not judged", f"the control: {error}")
     if not others or (beats and others[0].at > beats[0].at):
         return Finding("not judged", "the control has no beats, or only later ones")
-    gaps = _gaps([*beats, Beat(0, others[-1].at)], others, budget.seconds)
-    for begin, end in gaps:
-        if not _stood_still(others, begin, end, budget.seconds / 2):
-            return Finding("broken", f"no beat for {end - begin:.2f} s, while the control's went on ({budget})")
+    gaps = _gaps([*(beats or others[:1]), Beat(0, others[-1].at)], others, budget.seconds)
+    still = [_stood_still(others, begin, end, budget.seconds / 2) for begin, end in gaps]
+    for (begin, end), silent in zip(gaps, still, strict=True):
+        if end - begin - silent > budget.seconds:
+            rest = f"{end - begin - silent:.2f} s of them" if silent else "all the time"
+            return Finding("broken", f"no beat for {end - begin:.2f} s; the control's went on {rest} ({budget})")
     if gaps:
-        return Finding("not judged", f"the machine stood still: no beat for {gaps[0][1] - gaps[0][0]:.2f} s")
+        (begin, end), silent = gaps[0], still[0]
+        return Finding("not judged", f"the machine stood still for {silent:.2f} of {end - begin:.2f} s without a beat")
     after = len(beats) - since
     if after < least:
-        return Finding("not judged", f"only {after} of {least} beats since the update, though without a gap")
+        begin = beats[since - 1].at if since else others[0].at
+        theirs = sum(other.at > begin for other in others)
+        if theirs >= least:
+            return Finding("broken", f"only {after} of {least} beats since the update, of the control {theirs}")
+        return Finding("not judged", f"only {after} of {least} beats since the update, of the control {theirs}")
     return Finding(
         "unbroken",
         f"{len(beats)} beats, {after} of them since the update; longest interval {_longest(beats):.2f} s, "
@@ -179,8 +193,10 @@ def _gaps(beats: Sequence[Beat], others: Sequence[Beat], seconds: float) -> list
     return [(begin, end) for begin, end in bounds if end - begin > seconds]
 
 
-def _stood_still(others: Sequence[Beat], begin: float, end: float, seconds: float) -> bool:
-    return any(b.at - a.at > seconds for a, b in pairwise(others) if a.at < end and b.at > begin)
+def _stood_still(others: Sequence[Beat], begin: float, end: float, seconds: float) -> float:
+    """How long, between two moments, the control was silent: in those of its intervals that are longer than usual."""
+    silences = ((max(a.at, begin), min(b.at, end)) for a, b in pairwise(others) if b.at - a.at > seconds)
+    return sum(max(0.0, until - since) for since, until in silences)
 
 
 def _longest(beats: Sequence[Beat]) -> float:
