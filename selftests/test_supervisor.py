@@ -22,10 +22,11 @@ import pytest
 
 from pvaffinity.leftovers import end_processes, processes_of
 from pvaffinity.local import control
-from pvaffinity.local.daemon import DaemonSpec, Readiness
+from pvaffinity.local.daemon import DaemonSpec
 from pvaffinity.local.owner import Owner
 from pvaffinity.local.plan import environment
 from pvaffinity.local.preflight import try_namespaces
+from pvaffinity.local.readiness import Readiness
 
 pytestmark = pytest.mark.skipif(bool(try_namespaces()[0]), reason="this machine does not allow user namespaces")
 
@@ -371,7 +372,7 @@ CLIENT = (
 )
 
 
-def test_a_component_that_shares_its_port_is_replaced_without_a_gap(supervised):
+def test_a_component_that_shares_its_port_is_replaced_and_refuses_no_connection(supervised):
     """Its successor listens before it ends, so that nobody is refused; one that exits leaves it running."""
     argv = [sys.executable, "-c", SHARED]
     ready = dataclasses.asdict(Readiness("tcp", "127.0.0.1:7000"))

@@ -5,12 +5,11 @@ A daemon is described by plain data (:class:`DaemonSpec`), so that a supervisor 
 
 from __future__ import annotations
 
-__all__ = ["Daemon", "DaemonSpec", "Readiness", "StartError", "reason_of", "tail"]
+__all__ = ["Daemon", "DaemonSpec", "StartError", "reason_of", "tail"]
 
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,23 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pvaffinity.local.namespaces import die_with_parent
-
-
-@dataclass(frozen=True)
-class Readiness:
-    """How a daemon shows that it is ready.
-
-    Attributes:
-        kind: ``tcp`` (something accepts on ``target``, host:port), ``line`` (its log has the text ``target``),
-            ``https`` (GET of the URL ``target`` answers 200) or ``started`` (it runs).
-        ca, cert, key: files for ``https``.
-    """
-
-    kind: str = "started"
-    target: str = ""
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
+from pvaffinity.local.readiness import Readiness
 
 
 @dataclass(frozen=True)
@@ -50,8 +33,8 @@ class DaemonSpec:
         env: its whole environment.
         ready: how to see that it is ready.
         seconds: how long that may take.
-        overlap: a text that its log has once it listens; where given, it shares its port (SO_REUSEPORT), so that a
-            successor can start beside it, and whoever is connected finds no gap.
+        overlap: a text that its log has once it serves; where given, it shares its port (SO_REUSEPORT), so that a
+            successor can start beside it and new connections always find one of the two. Those it has end with it.
     """
 
     name: str
@@ -59,7 +42,7 @@ class DaemonSpec:
     needs: tuple[str, ...] = ()
     node: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
-    ready: Readiness = Readiness()
+    ready: Readiness = field(default_factory=Readiness)
     seconds: float = 60.0
     overlap: str = ""
 
@@ -185,27 +168,18 @@ class Daemon:
         except OSError:
             return ""
 
-    def takes_over(self, looks: int = 12) -> bool:
-        """Whether it listens beside its predecessor and, as far as can be told from outside, is ready as well.
+    def takes_over(self) -> bool:
+        """Whether it is ready beside a predecessor on the same port: it, and not the other one.
 
-        The kernel deals out connections between the two by chance: so many answers in a row are not the other's alone.
+        The kernel deals out connections to either of the two, so what counts is what this very process answers.
         """
-        return self.spec.overlap in self.new_log() and all(self._look() for _ in range(looks))
+        return self.spec.overlap in self.new_log() and self._look(alone=False)
 
-    def _look(self) -> bool:
+    def _look(self, alone: bool = True) -> bool:
         ready = self.spec.ready
-        if ready.kind == "tcp":
-            host, _, port = ready.target.rpartition(":")
-            try:
-                socket.create_connection((host, int(port)), timeout=0.2).close()
-            except OSError:
-                return False
-            return True
         if ready.kind == "line":
             return ready.target in self.new_log()
-        if ready.kind == "https":
-            return https_get(ready)[0] == 200
-        return True
+        return ready.seen(by=self.process.pid if self.process and not alone else 0)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 5.0) -> None:
         """Ask it to end, and kill it after ``seconds``; returns when it is gone."""
@@ -217,42 +191,6 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def https_get(access: Readiness, path: str = "", timeout: float = 1.0) -> tuple[int, bytes]:
-    """GET with a client certificate; ``(0, b"")`` where nothing answers. ``path`` replaces the target's own."""
-    host, _, own = access.target.removeprefix("https://").partition("/")
-    return https_request(access, "GET", host, path or f"/{own}", timeout=timeout)
-
-
-def https_request(
-    access: Readiness,
-    method: str,
-    host: str,
-    path: str,
-    body: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout: float = 1.0,
-) -> tuple[int, bytes]:
-    """One request with a client certificate; ``(0, b"")`` where nothing answers."""
-    import http.client
-    import ssl
-
-    try:
-        name, _, port = host.rpartition(":")
-        socket.create_connection((name, int(port)), timeout=timeout).close()  # refused? then spare the rest
-        context = ssl.create_default_context(cafile=access.ca)
-        if access.cert:
-            context.load_cert_chain(access.cert, access.key)
-        connection = http.client.HTTPSConnection(host, timeout=timeout, context=context)
-        try:
-            connection.request(method, path, body, dict(headers or {}))
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-    except (OSError, http.client.HTTPException):
-        return 0, b""
 
 
 _KLOG_ERROR = re.compile(r'^[EF]\d{4} .*?\] (?:"command failed" err=)?"?(.*?)"?$')

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pvaffinity.local import namespaces, network
-from pvaffinity.local.daemon import Daemon, DaemonSpec, Readiness, StartError, stop_all, tail
+from pvaffinity.local.daemon import Daemon, DaemonSpec, StartError, stop_all, tail
 from pvaffinity.local.parts import Parts
+from pvaffinity.local.readiness import Readiness
 from pvaffinity.local.usable import Usable
 
 _TICK = 0.02

@@ -56,13 +56,13 @@ class Parts:
             yield answer | {"id": order}
 
     def _ready(self, name: str) -> bool:
-        """Whether the component is ready; a successor takes over as soon as it can, and then has to show it alone."""
+        """Whether the component is ready; a successor takes over when it is, and then has to show it alone."""
         successor = self._daemons.get(_next(name))
         if successor is None:
             return self._daemons[name].check()
         successor.check_late()
         if successor.takes_over():
-            self._daemons[name].stop(signal.SIGKILL)  # asked to end, it would first turn others away
+            self._daemons[name].stop(signal.SIGKILL)  # asked to end, it would first turn new clients away
             self._daemons[name] = self._daemons.pop(_next(name))
         return False
 

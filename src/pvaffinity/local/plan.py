@@ -14,9 +14,10 @@ from typing import Any
 from pvaffinity.clusterconfig import ClusterConfig
 from pvaffinity.local import controlplane, network
 from pvaffinity.local.certificates import SERVER_NAMES, Authority, Pair, kubeconfig
-from pvaffinity.local.daemon import DaemonSpec, Readiness
+from pvaffinity.local.daemon import DaemonSpec
 from pvaffinity.local.node import Node, write_state
 from pvaffinity.local.owner import Owner
+from pvaffinity.local.readiness import Readiness
 
 MARKER = "PVAFFINITY_CLUSTER"
 """Set in the environment of every process of a cluster, to the cluster's directory: how leftovers are told."""

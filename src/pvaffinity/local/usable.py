@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pvaffinity.local.daemon import Readiness, https_request
+from pvaffinity.local.readiness import Readiness, https_request
 
 _STARTING = ("node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized")
 
