@@ -15,9 +15,12 @@ import pytest
 from pvaffinity import room
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import RoomError, UserError
-from pvaffinity.providers.base import Cluster, ClusterSpec
+from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.registry import Registry, cluster_name
 from pvaffinity.versions import load_versions
+
+
+POWERS = frozenset({Power.COMPONENT_LOGS})
 
 
 class Recorder:
@@ -27,7 +30,7 @@ class Recorder:
 
     def __init__(self, log: Path, fail: str = "", most: int | None = None) -> None:
         self.log, self.fail, self.most = log, fail, most
-        self.silent = ""
+        self.silent, self.logs = "", "I0102 started"
 
     def note(self, line):
         with self.log.open("a") as out:
@@ -47,7 +50,7 @@ class Recorder:
             raise UserError(self.fail, "do something", detail="the log's tail")
         (directory / "state").write_text(str(owner))
         return Cluster(
-            name, "recorder", spec.release.version, spec.config.name, directory, directory / "k", None, frozenset()
+            name, "recorder", spec.release.version, spec.config.name, directory, directory / "k", None, POWERS
         )
 
     def delete(self, cluster, progress=None):
@@ -55,13 +58,21 @@ class Recorder:
             raise UserError("its engine is gone", "start it")
         self.note(f"delete {cluster.name}")
 
+    def export_logs(self, cluster, destination):
+        self.note(f"logs {cluster.name}")
+        if isinstance(self.logs, BaseException):
+            raise self.logs
+        destination.mkdir(parents=True)
+        (destination / "kubelet.log").write_text(self.logs)
+
     def disown(self, cluster):
         self.note(f"disown {cluster.name}")
 
 
 def registry(tmp_path, fail="", most=None, keeps=False):
     recorder = Recorder(tmp_path / "log", fail, most)
-    return Registry(tmp_path / "session", tmp_path / "clusters", os.getpid(), lambda _: recorder, keeps=keeps)
+    where = {"directory": tmp_path / "session", "clusters": tmp_path / "clusters", "logs": tmp_path / "evidence"}
+    return Registry(owner=os.getpid(), providers=lambda _: recorder, keeps=keeps, **where)
 
 
 def spec(config="gate-on"):
@@ -229,6 +240,55 @@ def test_a_cluster_that_cannot_be_deleted_does_not_keep_the_others(tmp_path, mon
     ours._providers("recorder").silent = ""
     assert ours.close() == ([], {})
     assert f"delete {off.name}" in (tmp_path / "log").read_text()
+
+
+def test_logs_are_saved_before_a_cluster_is_deleted_on_which_something_failed(tmp_path):
+    """At the end the logs of that cluster are exported first, it is said where they are, and no other's are."""
+    ours = registry(tmp_path)
+    old = tmp_path / "evidence" / spec().id / "an-earlier-session"
+    old.mkdir(parents=True)
+    off, on = ours.obtain(spec("gate-off")), ours.obtain(spec("gate-on"))
+    registry(tmp_path).want_logs(spec("gate-on"))  # in another process
+    assert ours.close() == ([], {})
+    told = (tmp_path / "log").read_text().splitlines()[2:]
+    assert told == [f"delete {off.name}", f"logs {on.name}", f"delete {on.name}"]
+    saved = tmp_path / "evidence" / spec("gate-on").id / on.name
+    assert [path.name for path in saved.iterdir()] == ["kubelet.log"]
+    assert f"logs of {on.name}: {saved}" in (tmp_path / "session" / "progress.log").read_text()
+    assert not old.exists()
+
+
+def test_logs_are_saved_before_a_cluster_makes_room(tmp_path):
+    """So are those of one that makes room; the one made in its place begins anew, and the first logs stay."""
+    ours = registry(tmp_path, most=1)
+    first = ours.obtain(spec("gate-on"))
+    ours.want_logs(spec("gate-on"))
+    ours.obtain(spec("gate-off"))
+    ours.obtain(spec("gate-on"))
+    ours.obtain(spec("gate-off"))
+    third = ours.obtain(spec("gate-on"))
+    ours.want_logs(spec("gate-on"))
+    ours.close()
+    log = (tmp_path / "log").read_text().splitlines()
+    assert [line for line in log if line.startswith("logs")] == [f"logs {first.name}", f"logs {third.name}"]
+    assert log.index(f"logs {first.name}") + 1 == log.index(f"delete {first.name}")
+    assert {path.name for path in (tmp_path / "evidence" / spec("gate-on").id).iterdir()} == {
+        first.name,
+        third.name,
+    }
+
+
+@pytest.mark.parametrize("error", [UserError("kind is gone", "x"), OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_logs_that_cannot_be_had_keep_no_cluster(tmp_path, error):
+    """Where they cannot be exported, or Ctrl-C comes meanwhile, the cluster is deleted all the same."""
+    ours = registry(tmp_path)
+    made = ours.obtain(spec())
+    ours.want_logs(spec())
+    ours._providers("recorder").logs = error
+    assert ours.close() == ([], {})
+    assert (tmp_path / "log").read_text().splitlines()[1:] == [f"logs {made.name}", f"delete {made.name}"]
+    if not isinstance(error, KeyboardInterrupt):
+        assert f"no logs of {made.name}: " in (tmp_path / "session" / "progress.log").read_text()
 
 
 class Slow(Recorder):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import filelock
 import psutil
 
-from pvaffinity import room
+from pvaffinity import lastlogs, room
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
 
@@ -50,6 +50,7 @@ class Registry:
         providers: finds a provider by name.
         keeps: whether clusters are to be kept at the end, so that none may make room for another.
         prefix: of the clusters' names.
+        logs: where logs go that somebody wants to keep, see :meth:`want_logs`; None: nowhere.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Registry:
         *,
         keeps: bool = False,
         prefix: str = PREFIX,
+        logs: Path | None = None,
     ) -> None:
         self.directory = directory
         self.clusters = clusters
         self.owner = owner
         self.keeps = keeps
         self.prefix = prefix
+        self.logs = logs
         self._providers = providers
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         clusters.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -115,6 +118,14 @@ class Registry:
         """``user`` needs the cluster no more; it stays until its room is needed or the session ends."""
         (self.directory / f"{spec.id}.users" / str(user)).unlink(missing_ok=True)
 
+    def want_logs(self, spec: ClusterSpec) -> None:
+        """Have the logs of this cluster saved before it is deleted: something failed on it."""
+        lastlogs.want(self.directory / f"{spec.id}.json")
+
+    def _save_logs(self, record: Path, cluster: Cluster) -> None:
+        if self.logs is not None:
+            lastlogs.save(record, cluster, self._providers(cluster.provider), self.logs, self._say(record.stem))
+
     def _remember(self, spec: ClusterSpec, failure: UserError) -> None:
         told = {"what": failure.what, "fix": failure.fix, "detail": failure.detail}
         with contextlib.suppress(OSError):  # a full disk may be the very failure, and that is what must be told
@@ -159,6 +170,7 @@ class Registry:
                 cluster = _load_or_make_up(intent, Path(intent["directory"]))
                 if "id" in cluster.notes:
                     _write_text(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
+                self._save_logs(record, cluster)
                 self._providers(intent["provider"]).delete(cluster)
                 record.unlink()
                 return True
@@ -236,6 +248,10 @@ class Registry:
                 self._providers(intent["provider"]).disown(cluster)
                 kept.append(cluster)
                 continue
+            try:
+                self._save_logs(record, cluster)
+            except KeyboardInterrupt:
+                self.logs = None  # in a hurry: delete, and nothing else
             try:
                 self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
             except UserError as error:

@@ -44,6 +44,7 @@ _POWERS = {
 _SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
 _REASONS = (r"Error response from daemon: (.+)", r"^Error: (.+)", r"^error: (.+)", r"^ERROR: (.+)")
 _TAIL = 25  # lines of kind's output in an error
+_EXPORT = 120.0  # seconds within which kind has exported the logs of every node, or does without
 
 
 class KindProvider:
@@ -254,7 +255,7 @@ def _nodes(spec: ClusterSpec, name: str) -> list[str]:
 
 
 def _kind(engine: Engine, binary: Path, *arguments: str) -> str:
-    return Engine(**{**vars(engine), "binary": str(binary)}).run(*arguments, timeout=300)
+    return Engine(**{**vars(engine), "binary": str(binary)}).run(*arguments, timeout=_EXPORT)
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
