@@ -72,8 +72,8 @@ class Finding:
     """What the beats say.
 
     Attributes:
-        verdict: ``not judged`` where the machine stood still so long that the rest of the pause is within the budget, or
-            no beats of the control say that it did not.
+        verdict: ``not judged`` where the machine stood still for so long that the rest of a pause is within the
+            budget, or no beats of the control say that it did not.
         why: in one sentence, with numbers.
     """
 
