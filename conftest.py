@@ -6,6 +6,7 @@ pytest_plugins = [
     "fixtures.clusters",
     "fixtures.evidence",
     "fixtures.storage",
+    "fixtures.changes",
     "fixtures.components",
     "fixtures.pool",
     "fixtures.heartbeat",

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pvaffinity import patches
 from pvaffinity.affinity import disk_key, on_disk
 from pvaffinity.conditions import (
     is_affected_since,
@@ -13,22 +12,15 @@ from pvaffinity.conditions import (
 )
 from pvaffinity.manifests import stateful_set
 from pvaffinity.objects import Ref
-from pvaffinity.outcomes import Accepted
+from pvaffinity.patches import Verb
 
 pytestmark = [pytest.mark.behaviour("generations"), pytest.mark.cluster("gate-on")]
 
 
 @pytest.fixture
-def upgrade(cluster, timeline, places):
+def upgrade(move, places):
     """Update a volume's affinity from the first disk generation to the second, by strategic merge patch."""
-
-    def update(vol):
-        value = on_disk(places.gen2).to_dict()
-        outcome = patches.update(cluster.admin, vol.pv, value, patches.Verb.STRATEGIC_MERGE_PATCH)
-        timeline.mark(f"{vol.pv} → {places.gen2}: {outcome}")
-        assert outcome == Accepted({})
-
-    return update
+    return lambda vol: move(vol, on_disk(places.gen2), Verb.STRATEGIC_MERGE_PATCH)
 
 
 def test_new_pods_start_on_gen2_nodes_only(cluster, volume, pod, until, never, upgrade, places):

@@ -4,25 +4,17 @@ from itertools import dropwhile
 
 import pytest
 
-from pvaffinity import patches
 from pvaffinity.affinity import HOSTNAME, in_region, in_zone
 from pvaffinity.conditions import is_affected_since, is_running, is_scheduled, is_unschedulable_because
-from pvaffinity.outcomes import IMMUTABLE, Accepted
+from pvaffinity.outcomes import IMMUTABLE
 
 pytestmark = [pytest.mark.behaviour("relaxing"), pytest.mark.cluster("gate-on")]
 
 
 @pytest.fixture
-def relax(cluster, timeline, places):
-    """Update a volume's affinity to the whole region, by merge patch."""
-
-    def update(vol):
-        affinity = in_region(places.region)
-        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
-        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
-        assert outcome == Accepted({})
-
-    return update
+def relax(move, places):
+    """Update a volume's affinity to the whole region."""
+    return lambda vol: move(vol, in_region(places.region))
 
 
 @pytest.mark.alone  # else another test's volume might be what makes the scheduler look again
@@ -114,26 +106,25 @@ def test_a_pod_of_two_volumes_needs_both(cluster, volume, pod, until, relax, pla
     assert second.changes() == set()
 
 
-def test_a_removed_affinity_allows_every_node(cluster, volume, pod, until, places):
+def test_a_removed_affinity_allows_every_node(cluster, volume, pod, until, move, places):
     """Clearing the affinity lets a pod start on a node without any topology label."""
     vol = volume(affinity=in_zone(places.nowhere))
     waiting = pod(vol, labels={HOSTNAME: places.bare.labels[HOSTNAME]})
     until(waiting, is_unschedulable_because())
 
-    assert patches.update(cluster.admin, vol.pv, None, patches.Verb.MERGE_PATCH) == Accepted({})
+    move(vol, None)
 
     until(waiting, cluster.running_on(places.bare))
 
 
 @pytest.mark.cluster("gate-off")
-def test_with_the_gate_off_the_waiting_pod_keeps_waiting(cluster, volume, pod, until, never, places):
+def test_with_the_gate_off_the_waiting_pod_keeps_waiting(volume, pod, until, never, change, places):
     """With the gate off the same update is refused, and the pod stays unschedulable."""
     vol = volume(affinity=in_zone(places.home))
     waiting = pod(vol, zone=places.other)
     until(waiting, is_unschedulable_because())
 
-    outcome = patches.update(cluster.admin, vol.pv, in_region(places.region).to_dict(), patches.Verb.MERGE_PATCH)
+    assert change(vol, in_region(places.region)) == IMMUTABLE
 
-    assert outcome == IMMUTABLE
     until(pod(vol), is_running)
     never(waiting, is_scheduled)

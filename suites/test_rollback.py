@@ -6,7 +6,6 @@ that theirs is of no account.
 
 import pytest
 
-from pvaffinity import patches
 from pvaffinity.affinity import in_region, in_zone, where, with_ga_keys
 from pvaffinity.api import MERGE_PATCH
 from pvaffinity.capabilities import gate_state
@@ -22,18 +21,6 @@ pytestmark = [
 ]
 
 ON, OFF = {"feature-gates": f"{GATE}=true"}, {"feature-gates": f"{GATE}=false"}
-
-
-@pytest.fixture
-def change(cluster, timeline):
-    """Update a volume's affinity, and answer what became of it."""
-
-    def update(vol, affinity):
-        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
-        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
-        return outcome
-
-    return update
 
 
 def test_a_rollback_keeps_what_was_changed_and_ends_the_changing(cluster, components, volume, change, places):

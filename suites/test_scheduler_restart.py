@@ -2,10 +2,8 @@
 
 import pytest
 
-from pvaffinity import patches
 from pvaffinity.affinity import in_region, in_zone
 from pvaffinity.conditions import is_scheduled, is_unschedulable_because
-from pvaffinity.outcomes import Accepted
 
 pytestmark = [
     pytest.mark.behaviour("restart"),
@@ -13,18 +11,6 @@ pytestmark = [
     pytest.mark.requires("component-flags"),
     pytest.mark.alone,
 ]
-
-
-@pytest.fixture
-def move(cluster, timeline):
-    """Update a volume's affinity."""
-
-    def update(vol, affinity):
-        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
-        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
-        assert outcome == Accepted({})
-
-    return update
 
 
 def test_a_starting_scheduler_heeds_a_tightened_affinity(cluster, components, volume, pod, until, never, move, places):

@@ -8,27 +8,13 @@ import secrets
 
 import pytest
 
-from pvaffinity import patches
 from pvaffinity.affinity import in_zone, where
 from pvaffinity.api import MERGE_PATCH
 from pvaffinity.conditions import is_gone, is_refused_by_kubelet, is_rejected, is_running
 from pvaffinity.objects import Ref
-from pvaffinity.outcomes import Accepted
 from pvaffinity.waiting import WaitTimeout
 
 pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
-
-
-@pytest.fixture
-def move(cluster, timeline):
-    """Update a volume's affinity."""
-
-    def update(vol, affinity):
-        outcome = patches.update(cluster.admin, vol.pv, affinity.to_dict(), patches.Verb.MERGE_PATCH)
-        timeline.mark(f"{vol.pv} → {affinity}: {outcome}")
-        assert outcome == Accepted({})
-
-    return update
 
 
 @pytest.fixture

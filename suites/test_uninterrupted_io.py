@@ -5,11 +5,9 @@ The volume is a directory of the node, so that a second pod finds the data on th
 
 import pytest
 
-from pvaffinity import patches
 from pvaffinity.affinity import in_region, in_zone, on_disk
 from pvaffinity.conditions import is_affected_since, is_scheduled
 from pvaffinity.heartbeat import parse
-from pvaffinity.outcomes import Accepted
 
 pytestmark = [
     pytest.mark.behaviour("io"),
@@ -25,27 +23,14 @@ CHANGES = {
 
 
 @pytest.fixture
-def change(cluster, timeline):
-    """Update a volume's affinity, by merge patch."""
-
-    def update(vol, affinity):
-        value = None if affinity is None else affinity.to_dict()
-        outcome = patches.update(cluster.admin, vol.pv, value, patches.Verb.MERGE_PATCH)
-        timeline.mark(f"{vol.pv} → {affinity or 'no affinity'}: {outcome}")
-        assert outcome == Accepted({})
-
-    return update
-
-
-@pytest.fixture
-def undisturbed(heartbeat, change, pod, until, never):
+def undisturbed(heartbeat, move, pod, until, never):
     """Change the affinity of a volume that is being written to, and see the same container write on."""
 
     def see(before, after, **more):
         heart = heartbeat(before, **more)
         alive, written = heart.pod.read(), heart.read(least=20)
 
-        change(heart.volume, after)
+        move(heart.volume, after)
 
         acknowledged = heart.newest()
         heart.pod.touch()
@@ -58,7 +43,7 @@ def undisturbed(heartbeat, change, pod, until, never):
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_running_container_writes_on(undisturbed, change, places, what):
+def test_a_running_container_writes_on(undisturbed, move, places, what):
     """No beat is lost or late over the update, not even on a node the volume has lost, and all data stays readable.
 
     It is read by the same container and, once the node is allowed again, by a second pod.
@@ -66,7 +51,7 @@ def test_a_running_container_writes_on(undisturbed, change, places, what):
     before, after = CHANGES[what](places)
     heart = undisturbed(before, after)
 
-    change(heart.volume, before | after)
+    move(heart.volume, before | after)
 
     written = heart.read()
     assert heart.reread().startswith(written)
@@ -80,13 +65,13 @@ def test_a_running_container_writes_on_when_the_affinity_is_cleared(undisturbed,
     assert heart.reread().startswith(written)
 
 
-def test_data_is_there_when_the_volume_is_mounted_anew(heartbeat, change, places):
+def test_data_is_there_when_the_volume_is_mounted_anew(heartbeat, move, places):
     """What was written before the update is read back, line by line, by a pod that mounts the volume after it."""
     heart = heartbeat(in_zone(places.home))
     written = heart.read(least=20)
     heart.stop()
 
-    change(heart.volume, in_region(places.region))
+    move(heart.volume, in_region(places.region))
 
     found = heart.reread()
     assert found.startswith(written)
