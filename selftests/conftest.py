@@ -1,6 +1,9 @@
 """Warnings of selftests are errors. Those that start a cluster can be left out with -m "not cluster"."""
 
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -15,3 +18,21 @@ def pytest_collection_modifyitems(items):
     """Make every warning of a selftest an error."""
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+
+
+@pytest.fixture
+def supervised():
+    """Makes supervisors over fake daemons; whatever is left of them is ended."""
+    from selftests.supervised import Supervised
+
+    made = []
+    root = Path(tempfile.mkdtemp(prefix="pvs-"))  # short: sockets lie in it
+
+    def make(scripts, **spec):
+        made.append(Supervised(root / str(len(made)), scripts, **spec))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    shutil.rmtree(root)

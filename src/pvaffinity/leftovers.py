@@ -89,7 +89,7 @@ def remove(leftover: Leftover) -> None:
         UserError: its engine does not answer, or its directory cannot be removed; what is left can be tried again.
     """
     if leftover.provider == "local":
-        with contextlib.suppress(control.NoSupervisorError):
+        with contextlib.suppress(control.NoAnswerError):
             control.ask(leftover.directory, "stop")
         end_processes(leftover.directory)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NoSupervisorError", "ask"]
+__all__ = ["NoAnswerError", "NoSupervisorError", "SlowError", "ask"]
 
 import json
 import socket
@@ -10,15 +10,24 @@ from pathlib import Path
 from typing import Any
 
 
-class NoSupervisorError(Exception):
-    """Nobody answers on the control socket: the cluster has ended."""
+class NoAnswerError(Exception):
+    """No answer came, for one of the following reasons."""
+
+
+class NoSupervisorError(NoAnswerError):
+    """Nobody is there on the control socket: the cluster has ended."""
+
+
+class SlowError(NoAnswerError):
+    """The supervisor is there, and its answer did not come in time; the order may still be obeyed."""
 
 
 def ask(directory: Path, order: str, *, timeout: float = 20.0, **more: Any) -> dict[str, Any]:
     """Send one order and return the answer; ``timeout`` is in seconds.
 
     Raises:
-        NoSupervisorError: nobody answers.
+        NoSupervisorError: nobody is there.
+        SlowError: the answer did not come in time.
     """
     try:
         with socket.socket(socket.AF_UNIX) as client:
@@ -27,6 +36,8 @@ def ask(directory: Path, order: str, *, timeout: float = 20.0, **more: Any) -> d
             client.sendall(json.dumps({"do": order, **more}).encode() + b"\n")
             with client.makefile("rb") as answers:
                 line = answers.readline()
+    except TimeoutError as error:
+        raise SlowError(f"the order {order} was not answered within {timeout:g} s") from error
     except OSError as error:
         raise NoSupervisorError(str(error)) from error
     if not line:

@@ -79,22 +79,26 @@ class Daemon:
     def __init__(self, spec: DaemonSpec, logs: Path) -> None:
         self.spec = spec
         self.argv = spec.argv
+        self.seconds = spec.seconds
         self.log = logs / f"{spec.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.started_at = 0.0
         self.ready = False
         self._log_start = 0
 
-    def start(self, enter: Callable[[], None] | None = None, argv: Sequence[str] = ()) -> None:
+    def start(
+        self, enter: Callable[[], None] | None = None, argv: Sequence[str] = (), seconds: float | None = None
+    ) -> None:
         """Start it in a session of its own; ``enter`` runs in the new process before the program does.
 
-        ``argv`` is for this run, instead of the one described.
+        ``argv`` and ``seconds`` are for this run, instead of those described.
 
         Raises:
             StartError: the program cannot be executed.
         """
         self.ready = False
         self.argv = tuple(argv) or self.spec.argv
+        self.seconds = self.spec.seconds if seconds is None else seconds
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
 
         def prepare() -> None:
@@ -155,8 +159,8 @@ class Daemon:
             raise StartError(what, self.spec.name, tail(self.log))
 
     def _check_time(self) -> None:
-        if time.monotonic() - self.started_at > self.spec.seconds:
-            what = f"{self.spec.name} runs but was not ready within {self.spec.seconds:g} s"
+        if time.monotonic() - self.started_at > self.seconds:
+            what = f"{self.spec.name} runs but was not ready within {self.seconds:g} s"
             raise StartError(what, self.spec.name, tail(self.log))
 
     def new_log(self) -> str:

@@ -78,7 +78,7 @@ class Launch:
 
     def undo(self) -> None:
         """End whatever has been started and remove the directory."""
-        with contextlib.suppress(control.NoSupervisorError):
+        with contextlib.suppress(control.NoAnswerError):
             control.ask(self.directory, "stop")
         remove_tree(self.directory)
 

@@ -90,15 +90,16 @@ class Parts:
         if order["do"] == "component-stop":
             daemon.stop(seconds=_GRACE)
             return {"ok": True}
+        seconds = order.get("seconds")  # for it to become ready
         try:
             if daemon.running and daemon.argv == (argv or daemon.spec.argv):
                 pass
             elif daemon.running and daemon.spec.overlap:
                 self._daemons[_next(name)] = successor = Daemon(daemon.spec, daemon.log.parent)
-                successor.start(argv=argv)
+                successor.start(argv=argv, seconds=seconds)
             else:
                 daemon.stop(seconds=_GRACE)
-                daemon.start(argv=argv)
+                daemon.start(argv=argv, seconds=seconds)
         except StartError as error:
             self._daemons.pop(_next(name), None)
             return {"error": error.what, "fix": "see whether the program is still there"}

@@ -34,6 +34,7 @@ from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 _POWERS = frozenset(
     {Power.RESTART_KUBELET, Power.COMPONENT_FLAGS, Power.COMPONENT_LOGS, Power.NODE_LABELS, Power.KUBECTL}
 )
+_ANSWER = 20.0  # seconds for an answer, beside what is waited for: ending a process takes 5 at most
 
 
 class LocalProvider:
@@ -115,13 +116,13 @@ class LocalProvider:
         """See :meth:`pvaffinity.providers.base.Provider.delete`."""
         try:
             control.ask(cluster.directory, "stop")
-        except control.NoSupervisorError:
+        except control.NoAnswerError:
             end_processes(cluster.directory)
         remove_tree(cluster.directory)
 
     def disown(self, cluster: Cluster) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.disown`; ``pvaffinity clean --all`` removes it."""
-        with contextlib.suppress(control.NoSupervisorError):
+        with contextlib.suppress(control.NoAnswerError):
             control.ask(cluster.directory, "disown")
             (cluster.directory / "owner.json").write_text(json.dumps({"kept": True}))
 
@@ -145,7 +146,7 @@ class LocalProvider:
         """See :meth:`pvaffinity.providers.base.Provider.stop_component`.
 
         Raises:
-            UserError: there is no such component, or no such cluster any more.
+            UserError: there is no such component, or no such cluster any more, or it does not answer.
         """
         check_component(component)
         self._order(cluster, "component-stop", component=component)
@@ -164,12 +165,16 @@ class LocalProvider:
         except OSError as error:
             raise UserError(f"cluster {cluster.name} has ended", "start another one") from error
         configured = next(daemon["argv"] for daemon in daemons if daemon["name"] == component)
-        self._order(cluster, "component-start", component=component, argv=with_flags(configured, flags))
+        argv, seconds = with_flags(configured, flags), BUDGETS["component"].seconds
+        self._order(cluster, "component-start", component=component, argv=argv, seconds=seconds)
 
     @staticmethod
     def _order(cluster: Cluster, order: str, **about: Any) -> None:
         try:
-            answer = control.ask(cluster.directory, order, timeout=BUDGETS["component"].seconds + 20, **about)
+            answer = control.ask(cluster.directory, order, timeout=about.get("seconds", 0.0) + _ANSWER, **about)
+        except control.SlowError as error:
+            log = cluster.directory / "logs" / "supervisor.log"
+            raise UserError(f"cluster {cluster.name} does not answer: {error}", f"see {log}; try again") from error
         except control.NoSupervisorError as error:
             raise UserError(f"cluster {cluster.name} has ended: {error}", "start another one") from error
         if "error" in answer:
