@@ -222,12 +222,12 @@ def test_a_machine_that_cannot_is_refused():
     """Control groups v1 with an official image of 1.35 or later, and too little memory, are told beforehand."""
     find = load_versions().find
     with pytest.raises(UserError, match="control groups v1") as caught:
-        kind_setup.check_machine(engine(cgroup=1), OFFICIAL, find("1.35"), 1)
+        kind_setup.check_image(engine(cgroup=1), OFFICIAL, find("1.35"))
     assert "pvaffinity node-image build 1.35" in caught.value.fix
-    kind_setup.check_machine(engine(cgroup=1), OFFICIAL, find("1.34"), 1)
-    kind_setup.check_machine(engine(cgroup=1), OURS, find("1.37"), 1)
+    kind_setup.check_image(engine(cgroup=1), OFFICIAL, find("1.34"))
+    kind_setup.check_image(engine(cgroup=1), OURS, find("1.37"))
     with pytest.raises(UserError, match="1024 MB of memory are free"):
-        kind_setup.check_machine(engine(memory=1 << 30), OFFICIAL, find("1.37"), 6)
+        kind_setup.check_machine(engine(memory=1 << 30), 6)
 
 
 @pytest.mark.parametrize("script,message", [("exec sleep 60", "within"), ("printf '\\377\\376'", "is not kind")])
@@ -255,29 +255,29 @@ def test_an_image_of_another_kubernetes_is_refused():
     other = choose_image(engine(), newest, "kindest/node:v1.36.4@sha256:0")
     assert other.version == "1.36.4"
     with pytest.raises(UserError, match=r"kindest/node:v1\.36\.4@sha256:0 is Kubernetes 1\.36\.4, not 1\.37") as caught:
-        kind_setup.check_machine(engine(), other, newest, 1)
+        kind_setup.check_image(engine(), other, newest)
     assert "--kubernetes-version 1.36" in caught.value.fix
-    kind_setup.check_machine(engine(), choose_image(engine(), newest, "mine:latest"), newest, 1)
+    kind_setup.check_image(engine(), choose_image(engine(), newest, "mine:latest"), newest)
 
 
 def test_memory_that_others_have_reserved_is_not_free(monkeypatch, tmp_path):
     """What another process is about to take is not offered twice; it is free again when that process has ended."""
     monkeypatch.setattr(room, "run_dir", lambda: tmp_path)
-    need, newest = kind_setup.MEMORY_BASE + kind_setup.MEMORY_NODE, load_versions().newest
+    need = kind_setup.MEMORY_BASE + kind_setup.MEMORY_NODE
     machine = engine(memory=2 * need - 1)
-    kind_setup.check_machine(machine, OURS, newest, 1)
-    kind_setup.check_machine(machine, OURS, newest, 1)  # one's own reservation is replaced
+    kind_setup.check_machine(machine, 1)
+    kind_setup.check_machine(machine, 1)  # one's own reservation is replaced
     other = subprocess.Popen(["sleep", "60"])
     mine = tmp_path / "reservations" / f"{os.getpid()}.json"
     by = Owner.of(other.pid)
     text = json.loads(mine.read_text()) | {"pid": by.pid, "start": by.start}
     mine.with_name(f"{other.pid}.json").write_text(json.dumps(text))
     with pytest.raises(RoomError, match="beside the clusters that are being made") as caught:
-        kind_setup.check_machine(machine, OURS, newest, 1)
+        kind_setup.check_machine(machine, 1)
     assert "wait until the other cluster is up" in caught.value.fix
     other.kill()
     other.wait()
-    kind_setup.check_machine(machine, OURS, newest, 1)
+    kind_setup.check_machine(machine, 1)
     room.settle()
     assert not list((tmp_path / "reservations").glob("*.json"))
 
@@ -286,10 +286,10 @@ def test_inotify_limits_are_tried(monkeypatch):
     """More nodes than the limit allows are refused with the sysctl that helps."""
     monkeypatch.setattr(inotify, "free_instances", lambda need: min(need, 60))
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    here, newest = dataclasses.replace(engine(), local=True), load_versions().newest
-    kind_setup.check_machine(here, OURS, newest, 2)
+    here = dataclasses.replace(engine(), local=True)
+    kind_setup.check_machine(here, 2)
     with pytest.raises(UserError, match="60 are free; 6 nodes need about 106") as caught:
-        kind_setup.check_machine(here, OURS, newest, 6)
+        kind_setup.check_machine(here, 6)
     assert "sysctl -w fs.inotify.max_user_instances" in caught.value.fix
 
 

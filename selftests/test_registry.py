@@ -19,7 +19,6 @@ from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.registry import Registry, cluster_name
 from pvaffinity.versions import load_versions
 
-
 POWERS = frozenset({Power.COMPONENT_LOGS})
 
 
@@ -289,6 +288,45 @@ def test_logs_that_cannot_be_had_keep_no_cluster(tmp_path, error):
     assert (tmp_path / "log").read_text().splitlines()[1:] == [f"logs {made.name}", f"delete {made.name}"]
     if not isinstance(error, KeyboardInterrupt):
         assert f"no logs of {made.name}: " in (tmp_path / "session" / "progress.log").read_text()
+
+
+def test_what_a_failed_creation_could_not_undo_is_deleted_at_the_end(tmp_path, monkeypatch):
+    """Where the provider leaves half a cluster, all are told why it failed, and the session's end deletes it."""
+
+    def create(self, spec, name, directory, *_):
+        (directory / "kind.json").write_text("containers are left")
+        raise UserError("kind could not create the cluster", "x")
+
+    monkeypatch.setattr(Recorder, "create", create)
+    ours = registry(tmp_path)
+    for _ in range(2):
+        with pytest.raises(UserError, match="kind could not create the cluster"):
+            ours.obtain(spec())
+    (left,) = (tmp_path / "clusters").iterdir()
+    assert ours.close() == ([], {})
+    assert (tmp_path / "log").read_text().splitlines() == [f"delete {left.name}"]
+
+
+def test_half_a_cluster_of_a_maker_that_died_is_made_anew(tmp_path):
+    """Who comes after a worker that was killed while it made the cluster deletes what there is, and makes it."""
+    ours = registry(tmp_path)
+    half = ours.obtain(spec())
+    (half.directory / "cluster.json").unlink()
+    whole = ours.obtain(spec())
+    told = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert told == ["create", "delete", "create"]
+    assert [cluster.name for cluster in ours] == [whole.name]
+
+
+def test_a_cluster_that_cannot_be_deleted_makes_no_room(tmp_path):
+    """It is said, tried once, and not waited for: who needs the room is told that there is none."""
+    ours = registry(tmp_path, most=1)
+    off = ours.obtain(spec("gate-off"))
+    ours._providers("recorder").silent = off.name
+    with pytest.raises(UserError, match="the machine is full"):
+        ours.obtain(spec("gate-on"), os.getpid())
+    said = (tmp_path / "session" / "progress.log").read_text()
+    assert said.count("could not be deleted to make room: its engine is gone") == 1
 
 
 class Slow(Recorder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["cache_dir", "run_dir", "scratch_dir"]
+__all__ = ["cache_dir", "failures_dir", "run_dir", "scratch_dir"]
 
 import os
 import tempfile
@@ -45,6 +45,11 @@ def run_dir() -> Path:
     if owner != os.getuid():
         raise UserError(f"{path} belongs to user {owner}", "set PVAFFINITY_RUN to a directory of your own")
     return path
+
+
+def failures_dir() -> Path:
+    """Where the logs of clusters are that could not be created; ``pvaffinity clean`` removes old ones."""
+    return run_dir() / "failed"
 
 
 def scratch_dir(what: str) -> Path:

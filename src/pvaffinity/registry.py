@@ -24,7 +24,7 @@ from typing import NamedTuple
 import filelock
 import psutil
 
-from pvaffinity import lastlogs, room
+from pvaffinity import lastlogs, records, room
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
 
@@ -71,6 +71,7 @@ class Registry:
         self.prefix = prefix
         self.logs = logs
         self._providers = providers
+        self._stuck: set[Path] = set()  # records of clusters that could not be deleted
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         clusters.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -100,10 +101,11 @@ class Registry:
                 raise UserError(**json.loads(error.read_text()))
             users = self.directory / f"{spec.id}.users"
             users.mkdir(exist_ok=True)
-            if record.exists():
-                cluster = Cluster.load(Path(json.loads(record.read_text())["directory"]))
-            else:
+            cluster = self._attach(record)
+            if cluster is None:
                 try:
+                    if record.exists():  # half a cluster, of a maker that died or could not undo what it had done
+                        self._delete(record)
                     cluster = self._create(spec, record)
                 except RoomError:
                     raise
@@ -113,6 +115,19 @@ class Registry:
             if user:
                 (users / str(user)).touch()
             return cluster
+
+    @staticmethod
+    def _attach(record: Path) -> Cluster | None:
+        try:
+            return Cluster.load(Path(json.loads(record.read_text())["directory"]))
+        except FileNotFoundError:
+            return None
+
+    def _delete(self, record: Path) -> None:
+        intent = json.loads(record.read_text())
+        cluster = records.cluster(intent)
+        self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
+        record.unlink(missing_ok=True)
 
     def release(self, spec: ClusterSpec, user: int) -> None:
         """``user`` needs the cluster no more; it stays until its room is needed or the session ends."""
@@ -129,7 +144,7 @@ class Registry:
     def _remember(self, spec: ClusterSpec, failure: UserError) -> None:
         told = {"what": failure.what, "fix": failure.fix, "detail": failure.detail}
         with contextlib.suppress(OSError):  # a full disk may be the very failure, and that is what must be told
-            _write(self.directory / f"{spec.id}.error", told)
+            records.write(self.directory / f"{spec.id}.error", told)
 
     def _make_room(self, spec: ClusterSpec, reserved: room.Room, user: int) -> bool:
         """Delete a cluster that nobody uses, or wait until there is one; False where there is nothing to wait for.
@@ -140,15 +155,16 @@ class Registry:
         waited = False
         if self.keeps:
             return self._await_reservations(spec, reserved)
-        while others := [path for path in self._records() if path.stem != spec.id and user not in _users(path)]:
+        while others := [path for path in self._records() if path.stem != spec.id and self._may_go(path, user)]:
             if room.reserved() != reserved:
                 return True
             for record in others:
                 if self._evict(record):
                     self.say_for(spec)(f"deleted {record.stem} to make room")
                     return True
-            if not waited:
-                self.say_for(spec)(f"waiting for room: {', '.join(path.stem for path in others)} in use")
+            busy = [path.stem for path in others if path not in self._stuck]
+            if busy and not waited:
+                self.say_for(spec)(f"waiting for room: {', '.join(busy)} in use")
                 waited = True
             time.sleep(0.5)
         return waited or self._await_reservations(spec, reserved)
@@ -164,18 +180,24 @@ class Registry:
     def _evict(self, record: Path) -> bool:
         try:
             with filelock.FileLock(record.with_suffix(".lock"), timeout=0):
-                if not record.exists() or any(psutil.pid_exists(user) for user in _users(record)):
+                if not record.exists() or any(psutil.pid_exists(user) for user in records.users(record)):
                     return False
                 intent = json.loads(record.read_text())
-                cluster = _load_or_make_up(intent, Path(intent["directory"]))
+                cluster = records.cluster(intent)
                 if "id" in cluster.notes:
-                    _write_text(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
+                    records.write_text(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
                 self._save_logs(record, cluster)
-                self._providers(intent["provider"]).delete(cluster)
-                record.unlink()
+                self._delete(record)
                 return True
         except filelock.Timeout:
             return False  # somebody is just taking or making it
+        except UserError as error:  # tried again at the end
+            self._say(record.stem)(f"could not be deleted to make room: {error.what}")
+            self._stuck.add(record)
+            return False
+
+    def _may_go(self, record: Path, user: int) -> bool:
+        return record not in self._stuck and user not in records.users(record)
 
     def _records(self) -> list[Path]:
         return sorted(self.directory.glob("*.json"))
@@ -194,15 +216,16 @@ class Registry:
         name = cluster_name(self.prefix, spec)
         directory = self.clusters / name
         directory.mkdir(mode=0o700)
-        _write(
+        records.write(
             record, {"directory": str(directory), "provider": spec.provider, "name": name}
         )  # intent, before creation
         try:
             cluster = provider.create(spec, name, directory, self.owner, say)
         except BaseException:
-            record.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 directory.rmdir()  # where the provider left nothing in it
+            if not directory.exists():  # else something may be left, which the session's end tries again to delete
+                record.unlink(missing_ok=True)
             raise
         cluster.save()
         return cluster
@@ -243,7 +266,7 @@ class Registry:
         for record in self._records():
             intent = json.loads(record.read_text())
             directory = Path(intent["directory"])
-            cluster = _load_or_make_up(intent, directory)
+            cluster = records.cluster(intent)
             if (directory / "cluster.json").exists() and keep(cluster):
                 self._providers(intent["provider"]).disown(cluster)
                 kept.append(cluster)
@@ -253,11 +276,9 @@ class Registry:
             except KeyboardInterrupt:
                 self.logs = None  # in a hurry: delete, and nothing else
             try:
-                self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
+                self._delete(record)
             except UserError as error:
                 failed[cluster.name] = error
-                continue
-            record.unlink(missing_ok=True)
         return Closed(kept, failed)
 
 
@@ -265,26 +286,3 @@ def cluster_name(prefix: str, spec: ClusterSpec) -> str:
     """A name nobody else has, such as ``pv-137-gate-on-3fa2c1``, that will do for hosts and kind clusters."""
     config = re.sub(r"[^a-z0-9]+", "-", spec.config.name.lower()).strip("-")[:_CONFIG_LENGTH].rstrip("-") or "config"
     return f"{prefix}-{spec.release.minor.replace('.', '')}-{config}-{secrets.token_hex(3)}"
-
-
-def _users(record: Path) -> set[int]:
-    users = record.with_suffix(".users")
-    return {int(user.name) for user in users.iterdir()} if users.is_dir() else set()
-
-
-def _load_or_make_up(intent: dict[str, str], directory: Path) -> Cluster:
-    try:
-        return Cluster.load(directory)
-    except OSError:
-        kubeconfig = directory / "admin.kubeconfig"
-        return Cluster(intent["name"], intent["provider"], "", "", directory, kubeconfig, None, frozenset())
-
-
-def _write(path: Path, data: dict[str, str]) -> None:
-    _write_text(path, json.dumps(data))
-
-
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.new")  # what is cut short, on a full disk, must not look like a record
-    temporary.write_text(text)
-    temporary.replace(path)

@@ -13,7 +13,6 @@ __all__ = ["KindProvider"]
 import contextlib
 import json
 import os
-import re
 import signal
 import sys
 import time
@@ -27,9 +26,8 @@ from pvaffinity.clusterconfig import GATE
 from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
-from pvaffinity.paths import run_dir
 from pvaffinity.progress import Progress, quiet
-from pvaffinity.providers import kind_components, kind_document, kind_nodes, kind_run, kind_setup
+from pvaffinity.providers import kind_components, kind_document, kind_logs, kind_nodes, kind_run, kind_setup
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.providers.kind_setup import Kind, NodeImage
 from pvaffinity.waiting import WaitError
@@ -42,9 +40,6 @@ _POWERS = {
     Power.NODE_LABELS,
 }
 _SLOW_BOOT = ("could not find a log line", "timed out waiting for the condition", "context deadline exceeded")
-_REASONS = (r"Error response from daemon: (.+)", r"^Error: (.+)", r"^error: (.+)", r"^ERROR: (.+)")
-_TAIL = 25  # lines of kind's output in an error
-_EXPORT = 120.0  # seconds within which kind has exported the logs of every node, or does without
 
 
 class KindProvider:
@@ -73,9 +68,10 @@ class KindProvider:
         engine = require()
         kind_setup.find_kind(self.kind)
         image = kind_setup.choose_image(engine, spec.release, self.image)
-        kind_setup.check_machine(engine, image, spec.release, len(spec.config.nodes))
+        kind_setup.check_image(engine, image, spec.release)
         if not image.present:
             kind_setup.pull(engine, image, spec.release, progress)
+        kind_setup.check_machine(engine, len(spec.config.nodes))  # last: a reservation does not outlast a long pull
 
     def create(self, spec: ClusterSpec, name: str, directory: Path, owner: int, progress: Progress = quiet) -> Cluster:
         """See :meth:`pvaffinity.providers.base.Provider.create`; tried once more if the machine was merely slow.
@@ -119,9 +115,13 @@ class KindProvider:
                 },
             )
             cluster.save()
-        except BaseException:
-            self._delete(engine, name, directory)
-            remove_tree(directory)
+        except BaseException as error:
+            try:
+                self._delete(engine, name, directory)
+            except (UserError, OSError) as left:  # the directory stays, for whoever tries again
+                kind_logs.add(error, f"{left}, or: pvaffinity clean")
+            else:
+                remove_tree(directory)
             raise
         return cluster
 
@@ -170,7 +170,7 @@ class KindProvider:
         destination.mkdir(parents=True, exist_ok=True)
         engine, kind = kind_setup.engine_of(cluster.directory), kind_setup.find_kind(self.kind)
         try:
-            _kind(engine, kind.binary, "export", "logs", str(destination.absolute()), f"--name={cluster.name}")
+            kind_logs.export(engine, kind, cluster.name, destination)
         except EngineError as error:
             raise UserError(f"the logs of {cluster.name} could not be had: {error}", "see the logs by hand") from error
 
@@ -183,7 +183,7 @@ class KindProvider:
                 return
             text = (directory / "kind.log").read_text(errors="replace")
             if attempt == 2 or not any(sign in text for sign in _SLOW_BOOT):
-                raise self._failed(engine, kind, name, directory, "kind could not create the cluster", text)
+                raise kind_logs.failure(engine, kind, name, "kind could not create the cluster", text)
             progress("kind: the nodes were slow to start; trying once more")
             self._delete(engine, name, directory)
 
@@ -199,30 +199,13 @@ class KindProvider:
         api, nodes = Api.from_kubeconfig(directory / "admin.kubeconfig"), _nodes(spec, name)
         try:
             return kind_nodes.await_ready(api, nodes), kind_nodes.gates(api, spec.config, nodes[0])
+        except UserError as error:
+            if kept := kind_logs.keep(engine, kind, name, (directory / "kind.log").read_text(errors="replace")):
+                kind_logs.add(error, f"the nodes' logs: {kept}")
+            raise
         except (WaitError, ApiError, *TRANSPORT_ERRORS) as error:
             text = f"{(directory / 'kind.log').read_text(errors='replace')}\n{error}"
-            raise self._failed(
-                engine, kind, name, directory, "the cluster's nodes did not become Ready", text
-            ) from None
-
-    def _failed(self, engine: Engine, kind: Kind, name: str, directory: Path, what: str, text: str) -> UserError:
-        """The error for a failed creation; saves the nodes' logs, since the cluster will be deleted."""
-        kept = run_dir() / "failed" / name
-        kept.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            (kept / "kind.log").write_text(text)
-        with contextlib.suppress(EngineError):
-            _kind(engine, kind.binary, "export", "logs", str(kept), f"--name={name}")
-        lines = [line for line in text.splitlines() if line.strip()]
-        found = (match[1] for sign in _REASONS if (match := re.search(sign, text, re.MULTILINE)))
-        why = next(found, lines[-1].strip() if lines else "no message")
-        if "no space left on device" in text.lower():
-            fix = f"free some disk: {engine.name} system df"
-        elif "port is already allocated" in text or "address already in use" in text:
-            fix = "end whatever uses that port, or leave the port in the document out"
-        else:
-            fix = f"see the logs in {kept}; to try it by hand: {kind.binary} create cluster"
-        return UserError(f"{what}: {why[:300]}", fix, detail="\n".join(lines[-_TAIL:]))
+            raise kind_logs.failure(engine, kind, name, "the cluster's nodes did not become Ready", text) from None
 
     def _delete(self, engine: Engine, name: str, directory: Path) -> None:
         """Delete the cluster's containers, through pytest-kind if it works, else by their label."""
@@ -252,10 +235,6 @@ def _nodes(spec: ClusterSpec, name: str) -> list[str]:
     """What kind names the nodes; the control plane's is the first that is asked for kubectl."""
     nodes = sorted(spec.config.nodes, key=lambda node: node.role)
     return [f"{name}-{node.name}" for node in nodes]
-
-
-def _kind(engine: Engine, binary: Path, *arguments: str) -> str:
-    return Engine(**{**vars(engine), "binary": str(binary)}).run(*arguments, timeout=_EXPORT)
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:

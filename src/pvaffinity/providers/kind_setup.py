@@ -7,6 +7,7 @@ __all__ = [
     "Kind",
     "NodeImage",
     "can_be_pulled",
+    "check_image",
     "check_machine",
     "check_name",
     "check_version",
@@ -205,12 +206,11 @@ def pull(engine: Engine, image: NodeImage, release: Release, progress: Progress)
         ) from error
 
 
-def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int) -> None:
-    """Fail early, and reserve what the cluster will take (see :mod:`pvaffinity.room`).
+def check_image(engine: Engine, image: NodeImage, release: Release) -> None:
+    """Refuse an image that will not do, before it is pulled.
 
     Raises:
-        UserError: the image is of another Kubernetes, control groups v1 with an image that does not boot there, too
-            little memory, inotify limits too low.
+        UserError: it is of another Kubernetes, or this machine has control groups v1 and it does not boot there.
     """
     check_version(image.reference, image.version, release)
     if engine.cgroup == 1 and not image.ours and release.key[:2] >= _NO_CGROUP_V1:
@@ -220,6 +220,14 @@ def check_machine(engine: Engine, image: NodeImage, release: Release, nodes: int
             "boot with systemd.unified_cgroup_hierarchy=1, or: pvaffinity node-image build"
             f" {release.minor}, or use --provider local",
         )
+
+
+def check_machine(engine: Engine, nodes: int) -> None:
+    """Fail early, and reserve what the cluster will take (see :mod:`pvaffinity.room`).
+
+    Raises:
+        UserError: too little memory, or inotify limits too low.
+    """
     need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
     room.reserve(
         need, lambda others: _no_memory(engine, need, others, nodes) or _no_inotify(engine, need, others, nodes)
