@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Go", "GoError", "first_error", "tied"]
+__all__ = ["Go", "GoError", "first_error"]
 
 import contextlib
 import os
@@ -10,35 +10,20 @@ import re
 import selectors
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pvaffinity.local.bincache import disk_full, host, writing
 from pvaffinity.local.reporter import Reporter
+from pvaffinity.local.tied import tied
 
-# Between us and a program: asks the kernel to interrupt it when we die, however we die, and lowers its priority.
-_LAUNCH = """
-import ctypes, os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-os.nice(5)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 _GRACE = 5.0  # seconds between SIGINT and SIGKILL
 _NO_ERROR = re.compile(
     r"go: (downloading|finding|extracting|added|upgraded|downgraded|found) |go: .* switching to go\S+$"
     r"|# |[\w.~/-]+$|\$ |\s*$|package \S+$"
 )
 _FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
-
-
-def tied(*command: str) -> list[str]:
-    """The command line that runs ``command`` (by absolute path), politely, until it ends or this process does."""
-    return [sys.executable, "-ISc", _LAUNCH, str(os.getpid()), *command]
 
 
 class GoError(Exception):

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from filelock import FileLock
@@ -18,6 +17,7 @@ from filelock import FileLock
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import disk_full, host, writing
 from pvaffinity.local.reporter import Reporter
+from pvaffinity.local.tied import tied
 from pvaffinity.nodeimage.recipe import Recipe
 from pvaffinity.paths import cache_dir
 
@@ -25,22 +25,6 @@ ROOTFS_BYTES = 1_000_000_000
 """Disk it takes to make it: packages, what they unpack to, and the archive."""
 _WITHOUT = ("doc", "info", "locale", "man")  # below /usr/share
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-# Between us and mmdebstrap: when we die, however we die, it interrupts all of mmdebstrap's processes, whose first one
-# ignores that and waits for the others, which remove what they have unpacked.
-_TIED = """
-import ctypes, os, signal, subprocess, sys
-def stop(number, frame):
-    signal.alarm(30)
-    os.killpg(0, signal.SIGINT)
-signal.signal(signal.SIGTERM, stop)
-signal.signal(signal.SIGINT, lambda number, frame: None)
-signal.signal(signal.SIGALRM, lambda number, frame: os.killpg(0, signal.SIGKILL))
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-os.nice(5)
-sys.exit(subprocess.Popen(sys.argv[2:]).wait() and 1)
-"""
 _STEPS = {
     "I: running apt-get update": "reading package lists",
     "I: downloading packages": "fetching packages",
@@ -85,8 +69,7 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         raise disk_full(archive.parent, ROOTFS_BYTES)
     log, part = archive.with_suffix(".log"), archive.with_suffix(".part")
     _remove_abandoned(archive.parent)
-    command = [
-        *(sys.executable, "-ISc", _TIED, str(os.getpid())),
+    command = tied(
         tool,
         "--variant=essential",
         "--format=tar",
@@ -98,7 +81,7 @@ def _make(recipe: Recipe, archive: Path, reporter: Reporter) -> None:
         recipe.debian,
         str(part),
         *os.environ.get("PVAFFINITY_DEBIAN_MIRROR", "").split(),
-    ]
+    )
     reporter.start(f"Debian {recipe.debian}")
     try:
         if _run(command, archive.parent, log, reporter):
