@@ -162,11 +162,16 @@ class Recorder:
 
 
 def test_what_killed_builds_left_in_the_engine_is_removed():
-    """Containers and unfinished images go if their builder has ended; a living builder's, and any other, stay."""
-    me, gone = Owner.of(os.getpid()), "4190000-1"
-    dead, living = f"pvaffinity-build-{gone}-0a0a", f"pvaffinity-build-{me.pid}-{me.start}-0b0b"
+    """Containers and unfinished images go if their builder has ended; a living builder's, and any other, stay.
+
+    So do those of another machine that shares the engine, where process numbers mean other processes.
+    """
+    me, ours, gone = Owner.of(os.getpid()), f"pvaffinity-build-{workplace.place()}", "4190000-1"
+    dead, living = f"{ours}-{gone}-0a0a", f"{ours}-{me.pid}-{me.start}-0b0b"
+    others = [f"pvaffinity-build-0123456789ab-{gone}-0c0c", f"pvaffinity-build-{gone}-0d0d"]
     images = [workplace.unfinished(dead), workplace.unfinished(living), load_recipe().tag("1.37.2"), "<none>:<none>"]
-    engine = Recorder([dead, living, "pvaffinity-build-mine"], images)
+    images += [workplace.unfinished(other) for other in others]
+    engine = Recorder([dead, living, "pvaffinity-build-mine", *others], images)
     assert workplace.remove_abandoned(engine) == 2
     assert engine.told == [f"rm --force --volumes {dead}", f"image rm --force {workplace.unfinished(dead)}"]
 
@@ -175,6 +180,7 @@ def test_an_interrupted_build_removes_its_container_and_what_is_unfinished():
     """Whatever ends the work, the container it was done in goes, and the image that was not yet named."""
     engine = Recorder([], [])
     with pytest.raises(KeyboardInterrupt), workplace.container_of(engine, "base") as container:
+        assert container.startswith(f"pvaffinity-build-{workplace.place()}-{os.getpid()}-")
         raise KeyboardInterrupt
     assert engine.told[0].startswith("run --detach --rm --privileged")
     assert engine.told[1:] == [

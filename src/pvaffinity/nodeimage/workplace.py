@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["CACHE_BYTES", "check_room", "container_of", "full_disk", "remove_abandoned", "scratch", "unfinished"]
+__all__ = [
+    "CACHE_BYTES",
+    "check_room",
+    "container_of",
+    "full_disk",
+    "place",
+    "remove_abandoned",
+    "scratch",
+    "unfinished",
+]
 
 import contextlib
+import functools
+import hashlib
 import os
 import re
 import secrets
@@ -22,8 +33,8 @@ from pvaffinity.nodeimage.rootfs import ROOTFS_BYTES, rootfs_archive
 from pvaffinity.paths import cache_dir
 
 _NAME = "pvaffinity-build"
-"""Containers in which an image is put together are named ``pvaffinity-build-PID-START-…`` after the process that does
-it. Not a label: the image would hand it down to every node."""
+"""Containers in which an image is put together are named ``pvaffinity-build-PLACE-PID-START-…`` after the process that
+does it, see :func:`place`. Not a label: the image would hand it down to every node."""
 _NEED_ENGINE = 3_000_000_000  # bytes: base, container and image, measured 2.2 GB
 CACHE_BYTES = 1_500_000_000
 """Disk it takes in the cache: two archives."""
@@ -51,7 +62,7 @@ def container_of(engine: Engine, image: str) -> Iterator[str]:
     """A running container of the base image; gone afterwards, as are those of builders that were killed."""
     remove_abandoned(engine)
     me = Owner.of(os.getpid())
-    name = f"{_NAME}-{me.pid}-{me.start}-{secrets.token_hex(4)}"
+    name = f"{_NAME}-{place()}-{me.pid}-{me.start}-{secrets.token_hex(4)}"
     try:
         # It ends, and is removed, by itself after an hour: even if nobody is left to remove it. The image gets its stop
         # signal (systemd's) from here, since commit cannot set one.
@@ -67,18 +78,31 @@ def container_of(engine: Engine, image: str) -> Iterator[str]:
                 engine.run(*command)
 
 
+@functools.cache
+def place() -> str:
+    """Where this process's number means something: one boot of one machine, and one PID namespace of it.
+
+    An engine may be used from several, and what is another's must be left alone.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return hashlib.sha256(f"{boot}{Path('/proc/self/ns/pid').readlink()}".encode()).hexdigest()[:12]
+
+
 def unfinished(container: str) -> str:
     """What an image is named until it is whole, after the container it is made from."""
     return f"{REPOSITORY}-unfinished:{container}"
 
 
 def remove_abandoned(engine: Engine) -> int:
-    """Remove containers, and unfinished images, of builds whose process is gone; returns how many."""
+    """Remove containers, and unfinished images, of builds in this place whose process is gone; returns how many.
+
+    Containers of another place, such as before a reboot, end by themselves within an hour.
+    """
     containers = engine.run("ps", "--all", "--filter", f"name={_NAME}-", "--format", "{{.Names}}").split()
     images = engine.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").split()
     count = 0
     for name in [*containers, *images]:
-        match = re.fullmatch(rf"(.*-unfinished:)?{_NAME}-(\d+)-(\d+)-[0-9a-f]+", name)
+        match = re.fullmatch(rf"(.*-unfinished:)?{_NAME}-{place()}-(\d+)-(\d+)-[0-9a-f]+", name)
         if match and not Owner(int(match[2]), int(match[3])).alive:
             with contextlib.suppress(EngineError):
                 engine.run(*(["image", "rm", "--force"] if match[1] else ["rm", "--force", "--volumes"]), name)
