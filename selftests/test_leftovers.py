@@ -23,6 +23,7 @@ from pvaffinity.local.plan import MARKER
 def run_directory(tmp_path, monkeypatch):
     path = tmp_path / "r"
     monkeypatch.setattr(leftovers, "run_dir", lambda: path)
+    monkeypatch.setattr(leftovers, "failures_dir", lambda: path / "failed")
     (path / "clusters").mkdir(parents=True)
     return path
 
@@ -121,6 +122,22 @@ def test_clean_says_what_it_does(run_directory):
     assert "kept mine" in output
     assert not (run_directory / "clusters" / "dead").exists()
     assert "nothing to clean" in CliRunner().invoke(clean).output
+
+
+def test_logs_of_failed_creations_do_not_pile_up(run_directory):
+    """They are kept for a week, or until everything is removed; nothing is removed in a dry run."""
+    old, new = run_directory / "failed" / "pv-old", run_directory / "failed" / "pv-new"
+    for path in (old, new):
+        path.mkdir(parents=True)
+        (path / "kind.log").touch()
+    os.utime(old, times=(0, time.time() - 8 * 24 * 3600))
+    assert "would remove logs of pv-old" in CliRunner().invoke(clean, ["--dry-run"]).output
+    assert old.exists()
+    assert CliRunner().invoke(clean).output == "removing logs of pv-old, which could not be created\n"
+    assert (old.exists(), new.exists()) == (False, True)
+    assert CliRunner().invoke(clean).output == "nothing to clean\n"
+    assert "removing logs of pv-new" in CliRunner().invoke(clean, ["--all"]).output
+    assert not new.exists()
 
 
 def test_directories_without_permissions_are_removed(tmp_path):

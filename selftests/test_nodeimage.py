@@ -180,8 +180,8 @@ def test_an_interrupted_build_removes_its_container_and_what_is_unfinished():
     """Whatever ends the work, the container it was done in goes, and the image that was not yet named."""
     engine = Recorder([], [])
     with pytest.raises(KeyboardInterrupt), workplace.container_of(engine, "base") as container:
-        assert container.startswith(f"pvaffinity-build-{workplace.place()}-{os.getpid()}-")
         raise KeyboardInterrupt
+    assert container.startswith(f"pvaffinity-build-{workplace.place()}-{os.getpid()}-")
     assert engine.told[0].startswith("run --detach --rm --privileged")
     assert engine.told[1:] == [
         f"rm --force --volumes {container}",

@@ -13,6 +13,7 @@ __all__ = [
     "end_processes",
     "find",
     "not_removed",
+    "old_failures",
     "processes_of",
     "remove",
     "remove_ended_sessions",
@@ -32,9 +33,10 @@ from pvaffinity.errors import UserError
 from pvaffinity.local import control
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.local.processes import end_processes, marked, processes_of
-from pvaffinity.paths import run_dir
+from pvaffinity.paths import failures_dir, run_dir
 
 _SESSION_OWNER = "owner"  # not .json: those are records of clusters
+_OLD = 7 * 24 * 3600.0  # seconds for which the logs of a failed creation are kept
 _YOUNG = 60.0  # seconds in which a directory without owner.json may still be on its way
 
 
@@ -147,6 +149,17 @@ def remove_ended_sessions() -> list[Path]:
             remove_tree(scratch)
             ended.append(scratch)
     return ended
+
+
+def old_failures(*, everything: bool = False) -> list[Path]:
+    """Logs of clusters that could not be created: those nobody has written to for a week, or all of them."""
+    since = time.time() - _OLD
+    found = []
+    for path in sorted(failures_dir().glob("*")):
+        with contextlib.suppress(OSError):  # somebody else has just removed it
+            if everything or path.stat().st_mtime < since:
+                found.append(path)
+    return found
 
 
 def _look(path: Path, by_mark: dict[int, Path]) -> Leftover:
