@@ -112,6 +112,18 @@ def test_a_finding_stays_one_when_the_cluster_cannot_be_restored_either(make, tm
     assert not lent(tmp_path)
 
 
+def test_what_was_restored_around_it_does_not_hide_what_was_not(make, tmp_path):
+    """One of two alterations that cannot be undone keeps the cluster from others, though the outer one was undone."""
+    ours, done = make("start kube-apiserver")
+    with pytest.raises(UserError, match="could not be restored"), ours.stopped("kube-scheduler"):
+        with ours.running_with("kube-apiserver", {"v": "4"}):
+            pass
+    assert done[-2:] == ["start kube-scheduler", "usable"]
+    with pytest.raises(turns.AlteredError, match=r": kube-apiserver was started with --v=4, and it was not"):
+        with turns.shared(tmp_path):
+            pytest.fail("a broken cluster was lent")
+
+
 def test_one_within_another_waits_only_for_what_can_be(make, tmp_path):
     """While the scheduler is stopped nothing is scheduled, so that nothing can be shown before it runs again."""
     ours, done = make()

@@ -145,6 +145,13 @@ def test_a_cluster_that_was_altered_and_not_restored_is_lent_to_nobody(tmp_path)
                 pytest.fail("a broken cluster was lent")
 
 
+def test_a_mark_that_was_cut_off_still_counts(tmp_path):
+    """Who is killed while writing down what is altered leaves a cluster that nobody gets."""
+    (tmp_path / "altered").touch()
+    with pytest.raises(turns.AlteredError), turns.shared(tmp_path):
+        pytest.fail("a broken cluster was lent")
+
+
 CONFTEST = """
 import os, pathlib, time, types
 import pytest

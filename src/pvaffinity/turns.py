@@ -69,12 +69,13 @@ def altered(directory: Path, what: str) -> Iterator[Callable[[], None]]:
         To be called when everything is as configured again.
     """
     mark = directory / _ALTERED
-    before = mark.read_text() if mark.exists() else ""
-    mark.write_text(f"{before}, {what}" if before else what)
+    mark.write_text("\n".join([*_altered(mark), what]))
 
     def restored() -> None:
-        if before:
-            mark.write_text(before)
+        left = _altered(mark)
+        left.remove(what)
+        if left:  # another alteration, within or around this one
+            mark.write_text("\n".join(left))
         else:
             mark.unlink()
 
@@ -116,9 +117,15 @@ def _locked(path: Path, kind: int) -> Iterator[None]:
 
 
 def _check(directory: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        what = (directory / _ALTERED).read_text()
+    if left := _altered(directory / _ALTERED):
         raise AlteredError(
-            f"cluster {directory.name} is not as configured any more: {what}, and it was not restored",
+            f"cluster {directory.name} is not as configured any more: {', '.join(left)}, and it was not restored",
             "see the first failure of a test that has the cluster alone; run the others again",
         )
+
+
+def _altered(mark: Path) -> list[str]:
+    try:
+        return mark.read_text().split("\n")  # one even if it is empty: somebody was killed while writing
+    except FileNotFoundError:
+        return []
