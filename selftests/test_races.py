@@ -419,7 +419,7 @@ def test_pods_whose_end_is_not_seen_cut_the_sweep_short(two_zones, monkeypatch, 
     assert not summary.failures
     assert len(summary.left_out) == len(record.histories) > 0
     assert len(summary.short) == len(OFFSETS_MS)
-    assert "pods the end was not seen, of none for 60 s" in record.notes[CUT_SHORT]
+    assert "pods was not seen, no other one's for 60 s" in record.notes[CUT_SHORT]
     assert "not awaited any longer" in str(summary)
 
 

@@ -16,7 +16,7 @@ ROUNDS = 20
 
 
 def test_no_pod_escapes_to_a_node_its_volume_had_lost(cluster, namespace, attach, places):
-    """No pod runs on a node that the volume had lost before the pod was bound, and every round has a clear verdict."""
+    """No pod runs on a node that the volume had lost before the pod was bound, and every round that counts is clear."""
     record = sweep(
         cluster.admin,
         namespace=namespace,

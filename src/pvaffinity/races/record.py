@@ -97,7 +97,7 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """No pod escaped, none is unknown, and every step had its rounds."""
+        """No pod escaped, none is unknown, and every step had its rounds, of those that count."""
         return not self.failures and not self.short
 
     def to_dict(self) -> dict[str, Any]:

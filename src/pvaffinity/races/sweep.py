@@ -106,10 +106,16 @@ def sweep(
                 following = ahead.submit(ready) if go_on else None  # while the pods' fates are awaited
                 fired = [name for name, _, _, creation in shots if creation.acknowledged is not None]
                 settle = BUDGETS["race-settle"].seconds
-                awaited = observer.wait(fired, lambda seen: seen.settled, settle, end)
+                observer.wait(fired, lambda seen: seen.settled, settle, end)
+                sightings = {shot[0]: observer.take(shot[0]) for shot in shots}
+                if missed := [name for name in fired if _open(sightings[name])]:
+                    slow.append(
+                        f"the end of {len(missed)} of {len(fired)} pods was not seen, no other one's for {settle:g} s or "
+                        f"until the sweep's time was over: {', '.join(missed[:3])}"
+                    )
                 stored, unchanged = stage.stored_affinities(), _node_labels(api, before, after) == nodes
                 for name, aimed, update, creation in shots:
-                    seen = observer.take(name)
+                    seen = sightings[name]
                     histories.append(
                         History(
                             name=name,
@@ -126,12 +132,6 @@ def sweep(
                             nodes_unchanged=unchanged,
                             settled=seen.settled,
                         )
-                    )
-                missed = [] if awaited else [name for name in fired if _open(observer.take(name))]
-                if missed:
-                    slow.append(
-                        f"of {len(missed)} of {len(fired)} pods the end was not seen, of none for {settle:g} s or the "
-                        f"sweep's time was over: {', '.join(missed[:3])}"
                     )
                 stage.remove_pods(fired, observer)
                 pace.took(len(fired), time.monotonic() - begun)
