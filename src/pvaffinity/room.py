@@ -1,8 +1,8 @@
 """Who may still take how much of this machine, when several clusters are being made at the same time.
 
-What a cluster takes shows only when it runs. Until then it is *reserved*: by a file of the process that makes the cluster,
-below :func:`pvaffinity.paths.run_dir`, which every other process of the user counts as taken. A reservation ends with
-:func:`settle`, with its process, or after :data:`_LONGEST` seconds.
+What a cluster takes shows only when it runs. Until then it is *reserved*: by a file of the process that makes the
+cluster, below :func:`pvaffinity.paths.run_dir`, which every other process of the user counts as taken. A reservation
+ends with :func:`settle`, with its process, or after :data:`_LONGEST` seconds.
 """
 
 from __future__ import annotations
