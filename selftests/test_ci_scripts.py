@@ -59,6 +59,18 @@ def test_a_cluster_directory_counts(tmp_path):
     assert (code, f"directory {tmp_path}/clusters/pv-137" in said) == (1, True)
 
 
+def test_a_node_of_a_kind_cluster_counts(tmp_path):
+    """A container is told by its cluster's name; the user's own clusters, and other containers, are nobody's business."""
+    docker = tmp_path / "docker"
+    nodes = ["a pv-137-gate-on-3fa2c1", "b kind", "c pv-137-gate-on-3fa2c1-mine", "d ", "e pv-next-mine-000000"]
+    docker.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(f"'{node}'" for node in nodes))
+    docker.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    code, said, _ = call("nothing-left", PVAFFINITY_RUN=tmp_path, PATH=path)
+    assert code == 1
+    assert [line.split()[1] for line in said.splitlines() if "container" in line] == ["a", "e"]
+
+
 def junit(path, *cases):
     inner = "".join(f'<testcase classname="c" name="{name}">{child}</testcase>' for name, child in cases)
     path.write_text(f"<testsuites><testsuite>{inner}</testsuite></testsuites>")

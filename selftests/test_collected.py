@@ -99,6 +99,14 @@ def test_what_was_not_named_is_known(tmp_path, workers):
     assert "test_view" not in found
 
 
+def test_what_was_ignored_is_known(tmp_path):
+    """A file left out with ``--ignore`` leaves its behaviour partial, too."""
+    (tmp_path / "test_other.py").write_text(TESTS.replace("test_", "test_other_"))
+    found = run(tmp_path, "-k", "test_b", "--ignore", "test_other.py", tests=".", codes=(0,))
+    assert {name for name, why in found.items() if why != "deselected"} == {"test_b"}
+    assert {"test_a", "test_other_a", "test_other_b"} < found.keys()
+
+
 def test_a_known_gap_excuses_the_test_but_not_its_set_up(tmp_path):
     """An expected failure whose fixture breaks has shown nothing: it is an error, and fails the session."""
     run(tmp_path)

@@ -6,6 +6,7 @@ import pytest
 
 from pvaffinity.cli import main
 from pvaffinity.report import BehaviourResult, ClusterResult, Conformance, Outcome, TestResult, compare
+from pvaffinity.report.model import ENDED_EARLY
 
 
 def cluster(provider, *tests, version="1.37.2", configuration="gate-on"):
@@ -53,7 +54,15 @@ def test_what_one_was_not_asked_is_not_compared(tmp_path, capsys, outcome):
     assert run(*files) == 0
     assert capsys.readouterr().out == ""
     assert run("--unshared", *files) == 0
-    assert capsys.readouterr().out == f"1.37 gate-on  a\n  kind: passed\n  local: {outcome}: no container I/O\n"
+    told = f"1.37 gate-on  a\n  kind: passed\n  local: {outcome}: no container I/O\n"
+    assert capsys.readouterr().out == told + "1 checks compared, 0 differ, 1 unshared\n"
+
+
+def test_a_session_that_ended_early_does_not_agree():
+    """What was to run and never came to its turn is a difference: half a run proves nothing."""
+    cut = [GOOD[0], ("b", "skipped", ENDED_EARLY)]
+    found = compare(conformance(cluster("local", *GOOD), cluster("kind", *cut)))
+    assert (found.shared, [d.test for d in found.differences], found.unshared) == (2, ["b"], ())
 
 
 def test_a_check_that_one_file_lacks_is_unshared():

@@ -15,7 +15,9 @@ from pvaffinity.errors import UserError
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--unshared", is_flag=True, help="list the checks that only one of the clusters was asked, and why")
+@click.option(
+    "--unshared", is_flag=True, help="list the checks that only one cluster was asked, and why; count the rest"
+)
 def compare(files: tuple[Path, ...], unshared: bool) -> None:
     r"""Compare conformance results of the same release and configuration, check by check.
 
@@ -34,5 +36,7 @@ def compare(files: tuple[Path, ...], unshared: bool) -> None:
         )
     for difference in (*found.differences, *(found.unshared if unshared else ())):
         click.echo(difference)
+    if unshared:
+        click.echo(f"{found.shared} checks compared, {len(found.differences)} differ, {len(found.unshared)} unshared")
     if found.differences:
         raise SystemExit(1)

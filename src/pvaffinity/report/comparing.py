@@ -10,7 +10,7 @@ __all__ = ["Comparison", "Difference", "compare"]
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pvaffinity.report.model import ClusterResult, Conformance, Outcome, TestResult
+from pvaffinity.report.model import ENDED_EARLY, ClusterResult, Conformance, Outcome, TestResult
 
 _NOT_ASKED = (Outcome.UNSUPPORTED, Outcome.SKIPPED)
 
@@ -41,7 +41,7 @@ class Comparison:
     Attributes:
         shared: how many checks were judged on more than one cluster.
         differences: those of them that ended differently. A check that could not be judged on one of the clusters,
-            because something around it went wrong, is a difference.
+            because something around it went wrong or the session ended early, is a difference.
         unshared: checks that only one cluster was asked: elsewhere they are not supported, were left out, or unknown.
     """
 
@@ -67,7 +67,7 @@ def compare(result: Conformance) -> Comparison:
                 for test in behaviour.tests:
                     found.setdefault(test.id, {})[name] = test
         for test_id, results in found.items():
-            asked = {name: t for name, t in results.items() if t.outcome not in _NOT_ASKED}
+            asked = {name: t for name, t in results.items() if t.outcome not in _NOT_ASKED or t.reason == ENDED_EARLY}
             if len(asked) < 2:
                 if asked:
                     unshared.append(Difference(where, test_id, results))

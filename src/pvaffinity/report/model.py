@@ -6,7 +6,15 @@ several clusters.
 
 from __future__ import annotations
 
-__all__ = ["BehaviourResult", "BehaviourVerdict", "ClusterResult", "Conformance", "Outcome", "TestResult"]
+__all__ = [
+    "ENDED_EARLY",
+    "BehaviourResult",
+    "BehaviourVerdict",
+    "ClusterResult",
+    "Conformance",
+    "Outcome",
+    "TestResult",
+]
 
 import enum
 import json
@@ -20,6 +28,8 @@ from pvaffinity.behaviours import BEHAVIOURS, Behaviour
 from pvaffinity.errors import UserError
 
 SCHEMA = "pvaffinity-conformance/1"
+ENDED_EARLY = "not run: the session ended early"
+"""The reason of a test that was to run and never came to its turn."""
 
 
 class Outcome(enum.StrEnum):
