@@ -110,8 +110,8 @@ def sweep(
                 sightings = {shot[0]: observer.take(shot[0]) for shot in shots}
                 if missed := [name for name in fired if _open(sightings[name])]:
                     slow.append(
-                        f"the end of {len(missed)} of {len(fired)} pods was not seen, no other one's for {settle:g} s or "
-                        f"until the sweep's time was over: {', '.join(missed[:3])}"
+                        f"the end of {len(missed)} of {len(fired)} pods was not seen, no other one's for {settle:g} s "
+                        f"or until the sweep's time was over: {', '.join(missed[:3])}"
                     )
                 stored, unchanged = stage.stored_affinities(), _node_labels(api, before, after) == nodes
                 for name, aimed, update, creation in shots:
