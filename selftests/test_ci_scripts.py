@@ -60,7 +60,7 @@ def test_a_cluster_directory_counts(tmp_path):
 
 
 def test_a_node_of_a_kind_cluster_counts(tmp_path):
-    """A container is told by its cluster's name; the user's own clusters, and other containers, are nobody's business."""
+    """A container is told by its cluster's name; the user's own clusters and other containers do not count."""
     docker = tmp_path / "docker"
     nodes = ["a pv-137-gate-on-3fa2c1", "b kind", "c pv-137-gate-on-3fa2c1-mine", "d ", "e pv-next-mine-000000"]
     docker.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(f"'{node}'" for node in nodes))
