@@ -24,7 +24,7 @@ from typing import NamedTuple
 import filelock
 import psutil
 
-from pvaffinity import lastlogs, records, room
+from pvaffinity import lastlogs, records, room, turns
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
 
@@ -203,9 +203,12 @@ class Registry:
         return sorted(self.directory.glob("*.json"))
 
     def _create(self, spec: ClusterSpec, record: Path) -> Cluster:
-        # Others may be making theirs: what the check found free is reserved until this one is up.
+        # Others may be making theirs: what the check found free is reserved until this one is up. A turn of the session
+        # keeps away from who has it alone. Whoever waits for room has let go of it: the user of the cluster that is to
+        # make room may be waiting for the session.
         try:
-            return self._create_checked(spec, record)
+            with turns.shared(self.directory):
+                return self._create_checked(spec, record)
         finally:
             room.settle()
 
