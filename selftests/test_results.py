@@ -1,5 +1,10 @@
 """What the controller makes of reports: a test cut off in the middle, or whose worker crashed, has not passed."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from fixtures.collected import DESELECTED
@@ -7,6 +12,20 @@ from fixtures.reporting import _Results
 from pvaffinity.report import Outcome
 
 PROPERTIES = {"cluster": "1.37-gate-on", "behaviour": "relaxing", "title": "A guarantee.", "core": True}
+
+ROOT = Path(__file__).resolve().parents[1]
+PLUGIN = """
+import pytest
+from fixtures.reporting import RESULTS, _Results, pytest_sessionfinish
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.stash[RESULTS] = results = _Results()
+        config.pluginmanager.register(results)
+
+def pytest_itemcollected(item):
+    item.user_properties += [("cluster", "c"), ("behaviour", "gate"), ("title", ""), ("core", True)]
+"""
 
 
 def results(*phases, outcome="passed", crashed=False, why="not run: the session ended early", **properties):
@@ -53,3 +72,18 @@ def test_only_who_leaves_a_slow_test_out_on_purpose_may_do_without_it():
     """Deselected, a slow test does not make a verdict partial; never come to, it does."""
     assert not results(core=False, why=DESELECTED).core
     assert results(core=False).core
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["plain", "xdist"])
+def test_a_session_that_judged_nothing_is_no_success(tmp_path, workers):
+    """Where every check was skipped, pytest ends with 5, as it does where it finds no tests."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    (tmp_path / "test_it.py").write_text("import pytest\ndef test_a(): pytest.skip('x')\ndef test_b(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "plugin", *workers, "test_it.py"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    codes = [
+        subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+        for more in (["-k", "test_a"], [])
+    ]
+    assert codes == [5, 0]
