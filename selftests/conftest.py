@@ -36,3 +36,11 @@ def supervised():
     for each in made:
         each.close()
     shutil.rmtree(root)
+
+
+@pytest.fixture
+def own_run(monkeypatch):
+    """A run directory of the test's own: clusters that others are just making on this machine are not its business."""
+    with tempfile.TemporaryDirectory(prefix="pvr-") as directory:  # short: sockets lie in it
+        monkeypatch.setenv("PVAFFINITY_RUN", directory)
+        yield Path(directory)

@@ -7,11 +7,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import trustme
 
 from pvaffinity.local.daemon import Daemon, DaemonSpec, StartError, reason_of, tail
 from pvaffinity.local.readiness import Readiness
@@ -134,85 +132,3 @@ def test_the_tail_of_a_log_is_short(tmp_path):
     assert lines[-1].startswith("499 ")
     assert max(map(len, lines)) == 400
     assert tail(tmp_path / "none.log") == ""
-
-
-LISTENS = (
-    "import socket, sys, time\n"
-    "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
-    "if {port}: s.bind(('127.0.0.1', {port})); s.listen(64)\n"
-    "print('serving'); time.sleep(60)"
-)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def _until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_a_successor_is_not_taken_for_ready_because_its_predecessor_answers(tmp_path):
-    """On a shared port only the process itself counts: one that does not listen there takes nothing over."""
-    port = _free_port()
-    made = []
-    for name, its_port in (("old", port), ("dead", 0), ("new", port)):
-        argv = (sys.executable, "-u", "-c", LISTENS.format(port=its_port))
-        ready = Readiness("tcp", f"127.0.0.1:{port}")
-        made.append(Daemon(DaemonSpec(name, argv, env=dict(os.environ), ready=ready, overlap="serving"), tmp_path))
-    try:
-        for daemon in made:
-            daemon.start()
-            _until(lambda daemon=daemon: "serving" in daemon.new_log())
-        assert [daemon.takes_over() for daemon in made] == [True, False, True]
-    finally:
-        for daemon in made:
-            daemon.stop(signal.SIGKILL)
-
-
-HTTPS = """
-import http.server, socket, ssl, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(int(sys.argv[1])); self.send_header("Content-Length", "0"); self.end_headers()
-class Server(http.server.ThreadingHTTPServer):
-    allow_reuse_port = True
-    def server_bind(self):
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        super().server_bind()
-server = Server(("127.0.0.1", int(sys.argv[2])), Handler)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[3])
-server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-print("serving", flush=True)
-server.serve_forever()
-"""
-
-
-def test_only_what_the_successor_itself_answers_makes_it_ready(tmp_path):
-    """Of two servers on one port, one ready and one not, each is told by its own answers, however they are mixed."""
-    authority, port = trustme.CA(), _free_port()
-    authority.cert_pem.write_to_path(tmp_path / "ca")
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "both")
-    ready = Readiness("https", f"https://127.0.0.1:{port}/readyz", ca=str(tmp_path / "ca"))
-    made = []
-    for name, code in (("old", "200"), ("new", "500")):
-        argv = (sys.executable, "-u", "-c", HTTPS, code, str(port), str(tmp_path / "both"))
-        made.append(Daemon(DaemonSpec(name, argv, env=dict(os.environ), ready=ready, overlap="serving"), tmp_path))
-    old, new = made
-    try:
-        for daemon in made:
-            daemon.start()
-            _until(lambda daemon=daemon: "serving" in daemon.new_log())
-        _until(old.takes_over)
-        answers = [(old.takes_over(), new.takes_over()) for _ in range(20)]
-        assert {by_new for _, by_new in answers} == {False}
-        assert {by_old for by_old, _ in answers} == {True, False}, "the kernel did not deal out: nothing was shown"
-    finally:
-        for daemon in made:
-            daemon.stop(signal.SIGKILL)

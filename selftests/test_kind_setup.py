@@ -20,6 +20,7 @@ from pvaffinity.providers.kind_document import document_for
 from pvaffinity.providers.kind_setup import NodeImage, choose_image, find_kind, official_image
 from pvaffinity.versions import clusterconfigs_dir, load_versions
 
+pytestmark = pytest.mark.usefixtures("own_run")
 OFFICIAL = NodeImage("kindest/node:v1.37.0", ours=False, present=True)
 OURS = NodeImage("pvaffinity.dev/node:v1.37.2-0123456789", ours=True, present=True)
 

@@ -21,6 +21,8 @@ from pvaffinity.versions import load_versions
 
 POWERS = frozenset({Power.COMPONENT_LOGS})
 
+pytestmark = pytest.mark.usefixtures("own_run")
+
 
 class Recorder:
     """A provider that writes down what it is asked, in files, so that other processes see it."""

@@ -63,7 +63,6 @@ def api_server(config: ClusterConfig, files: ServerFiles) -> list[str]:
         "etcd-servers": f"http://{ETCD}",
         "bind-address": "0.0.0.0",  # of the private network
         "secure-port": str(network.API_PORT),
-        "permit-port-sharing": "true",  # a successor with other flags starts beside it
         "advertise-address": network.API_ADDRESS,  # without a default route it must be told
         "tls-cert-file": str(files.server.certificate),
         "tls-private-key-file": str(files.server.key),

@@ -33,8 +33,6 @@ class DaemonSpec:
         env: its whole environment.
         ready: how to see that it is ready.
         seconds: how long that may take.
-        overlap: a text that its log has once it serves; where given, it shares its port (SO_REUSEPORT), so that a
-            successor can start beside it and new connections always find one of the two. Those it has end with it.
     """
 
     name: str
@@ -44,7 +42,6 @@ class DaemonSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     ready: Readiness = field(default_factory=Readiness)
     seconds: float = 60.0
-    overlap: str = ""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DaemonSpec:
@@ -135,33 +132,17 @@ class Daemon:
         Raises:
             StartError: it has exited, or it is too late.
         """
-        self._check_exit()
-        self.ready = self.ready or self._look()
-        if not self.ready:
-            self._check_time()
-        return self.ready
-
-    def check_late(self) -> None:
-        """See that it can still become ready.
-
-        Raises:
-            StartError: it has exited, or it is too late.
-        """
-        self._check_exit()
-        self._check_time()
-
-    def _check_exit(self) -> None:
         if self.process is not None and not self.running:
             code = self.process.returncode
             reason = reason_of(self.new_log())
             how = f"exited ({code})" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
             what = f"{self.spec.name} {how}" + (f": {reason}" if reason else "")
             raise StartError(what, self.spec.name, tail(self.log))
-
-    def _check_time(self) -> None:
-        if time.monotonic() - self.started_at > self.seconds:
+        self.ready = self.ready or self._look()
+        if not self.ready and time.monotonic() - self.started_at > self.seconds:
             what = f"{self.spec.name} runs but was not ready within {self.seconds:g} s"
             raise StartError(what, self.spec.name, tail(self.log))
+        return self.ready
 
     def new_log(self) -> str:
         """What it has written since it was last started."""
@@ -172,18 +153,11 @@ class Daemon:
         except OSError:
             return ""
 
-    def takes_over(self) -> bool:
-        """Whether it is ready beside a predecessor on the same port: it, and not the other one.
-
-        The kernel deals out connections to either of the two, so what counts is what this very process answers.
-        """
-        return self.spec.overlap in self.new_log() and self._look(alone=False)
-
-    def _look(self, alone: bool = True) -> bool:
+    def _look(self) -> bool:
         ready = self.spec.ready
         if ready.kind == "line":
             return ready.target in self.new_log()
-        return ready.seen(by=self.process.pid if self.process and not alone else 0)
+        return ready.seen()
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 5.0) -> None:
         """Ask it to end, and kill it after ``seconds``; returns when it is gone."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["Parts"]
 
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ class Parts:
     """Obeys the orders ``kubelet-stop``, ``kubelet-start``, ``component-stop`` and ``component-start``.
 
     Args:
-        daemons: of the cluster, by name; the successor of one is there as well while it starts.
+        daemons: of the cluster, by name.
         enter: by the name of a node, what its kubelet does before it runs.
     """
 
@@ -44,27 +43,14 @@ class Parts:
         """What has become of the components that are awaited, as far as it is decided; with the order's ``id``."""
         for name, order in list(self._awaited.items()):
             try:
-                if not self._ready(name):
+                if not self._daemons[name].check():
                     continue
                 answer: dict[str, Any] = {"ok": True}
             except StartError as error:
-                if successor := self._daemons.pop(_next(name), None):
-                    successor.stop(signal.SIGKILL)
                 fix = "correct its flags; started without any, it runs as configured"
                 answer = {"error": error.what, "log": error.log, "fix": fix}
             del self._awaited[name]
             yield answer | {"id": order}
-
-    def _ready(self, name: str) -> bool:
-        """Whether the component is ready; a successor takes over when it is, and then has to show it alone."""
-        successor = self._daemons.get(_next(name))
-        if successor is None:
-            return self._daemons[name].check()
-        successor.check_late()
-        if successor.takes_over():
-            self._daemons[name].stop(signal.SIGKILL)  # asked to end, it would first turn new clients away
-            self._daemons[name] = self._daemons.pop(_next(name))
-        return False
 
     def _kubelet(self, order: str, node: str) -> dict[str, Any]:
         daemon = self._daemons.get(f"kubelet-{node}")
@@ -92,20 +78,10 @@ class Parts:
             return {"ok": True}
         seconds = order.get("seconds")  # for it to become ready
         try:
-            if daemon.running and daemon.argv == (argv or daemon.spec.argv):
-                pass
-            elif daemon.running and daemon.spec.overlap:
-                self._daemons[_next(name)] = successor = Daemon(daemon.spec, daemon.log.parent)
-                successor.start(argv=argv, seconds=seconds)
-            else:
+            if not daemon.running or daemon.argv != (argv or daemon.spec.argv):
                 daemon.stop(seconds=_GRACE)
                 daemon.start(argv=argv, seconds=seconds)
         except StartError as error:
-            self._daemons.pop(_next(name), None)
             return {"error": error.what, "fix": "see whether the program is still there"}
         self._awaited[name] = order["id"]
         return None
-
-
-def _next(name: str) -> str:
-    return f"{name} (next)"

@@ -72,7 +72,6 @@ def plan(
             needs=("etcd", "certificates"),
             env=env,
             ready=Readiness("https", f"{_INSIDE}/readyz", *_admin(directory)),
-            overlap="Serving securely on",
         ),
         *(
             DaemonSpec(

@@ -8,8 +8,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pvaffinity.local import listeners
-
 
 @dataclass(frozen=True)
 class Readiness:
@@ -27,22 +25,18 @@ class Readiness:
     cert: str = ""
     key: str = ""
 
-    def seen(self, by: int = 0) -> bool:
-        """Look once at its port (of a daemon that is told by its log, there is nothing to see).
-
-        Args:
-            by: the process that must be the one that listens, or answers, where several share the port; 0: any.
-        """
+    def seen(self) -> bool:
+        """Look once at its port (of a daemon that is told by its log, there is nothing to see)."""
         if self.kind == "tcp":
             host, _, port = self.target.rpartition(":")
             try:
                 socket.create_connection((host, int(port)), timeout=0.2).close()
             except OSError:
                 return False
-            return not by or listeners.listens(by, int(port))
+            return True
         if self.kind == "https":
             host, _, path = self.target.removeprefix("https://").partition("/")
-            return https_request(self, "GET", host, f"/{path}", by=by)[0] == 200
+            return https_request(self, "GET", host, f"/{path}")[0] == 200
         return self.kind == "started"
 
 
@@ -54,9 +48,8 @@ def https_request(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: float = 1.0,
-    by: int = 0,
 ) -> tuple[int, bytes]:
-    """One request with a client certificate; ``(0, b"")`` where nothing answers, or another process than ``by``."""
+    """One request with a client certificate; ``(0, b"")`` where nothing answers."""
     import http.client  # after the supervisor has forked: not every part of it needs them
     import ssl
 
@@ -68,9 +61,6 @@ def https_request(
             context.load_cert_chain(access.cert, access.key)
         connection = http.client.HTTPSConnection(host, timeout=timeout, context=context)
         try:
-            connection.connect()
-            if by and not listeners.accepted(by, connection.sock.getsockname()):
-                return 0, b""
             connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
             return answer.status, answer.read()
