@@ -248,12 +248,18 @@ def test_many(use, n): time.sleep(0.1)
 
 
 def test_a_test_may_have_the_whole_session_alone(tmp_path):
-    """No test of another cluster runs meanwhile either, and it comes last, when it keeps nobody waiting."""
+    """No test of another cluster runs meanwhile either."""
     result = _pytest(tmp_path, SESSION, "-n", "2", clusters="one other")
     assert "14 passed" in result.stdout, result.stdout + result.stderr
     assert _alone_was_alone(tmp_path), "nothing ran side by side, so that nothing was shown"
-    order = _pytest(tmp_path, SESSION, "--collect-only", "-q", clusters="one other").stdout.splitlines()
-    assert ["test_alone" in line for line in order[:14]] == [False] * 12 + [True] * 2
+
+
+def test_who_wants_something_alone_comes_last(tmp_path):
+    """Others first, then tests that want their cluster alone, then those that want the session."""
+    tests = f"{SESSION}\n@pytest.mark.alone\ndef test_cluster_alone(use): pass\n\ndef test_plain(use): pass\n"
+    order = _pytest(tmp_path, tests, "--collect-only", "-q", clusters="one other").stdout.splitlines()
+    names = [line.partition("::")[2].partition("[")[0] for line in order if "::" in line]
+    assert names[-4:] == ["test_cluster_alone"] * 2 + ["test_alone"] * 2
 
 
 CRASH = """
