@@ -273,8 +273,9 @@ def test_crash(use, cluster):
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
 
+@pytest.mark.alone
 @pytest.mark.parametrize("n", range(4))
-def test_many(use, n): time.sleep(1)
+def test_later(use, n): time.sleep(1)
 """
 
 
