@@ -82,3 +82,23 @@ def test_where_no_configuration_fits_the_reason_is_told():
     command = [sys.executable, "-m", "pytest", "suites/test_disk_generations.py", "--kubernetes-version", "1.34", "-rs"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "not supported: Kubernetes 1.34.4 has no MutablePVNodeAffinity" in result.stdout
+
+
+def test_two_of_the_same_name_are_refused(tmp_path):
+    """Two documents of one name, or two patch releases of one minor, would share a cluster: exit code 4, and which."""
+    mine = tmp_path / "gate-on.yaml"
+    mine.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n")
+    for wrong, what in (
+        (["--cluster-config", "gate-on", "--cluster-config", str(mine)], "more than one configuration named gate-on"),
+        (["--kubernetes-version", "1.37", "--kubernetes-version", "1.37.1"], "more than one release 1.37"),
+    ):
+        result = run("--provider", "local", *wrong)
+        assert (result.returncode, what in result.stderr) == (4, True), result.stdout + result.stderr
+    assert run("--cluster-config", "gate-on", "--cluster-config", "gate-on").returncode == 0
+
+
+def test_where_nothing_can_be_judged_the_exit_code_says_so():
+    """1.34 has no gate: on gate-on alone every check is skipped, which is no success."""
+    command = [sys.executable, "-m", "pytest", "suites/test_relaxing.py", "--kubernetes-version", "1.34"]
+    command += ["--provider", "local", "--cluster-config", "gate-on"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False).returncode == 5

@@ -47,13 +47,13 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pvaffinity")
 def _group() -> None:
-    r"""Real clusters, with and without the feature gate MutablePVNodeAffinity.
+    """Real clusters, with and without the feature gate MutablePVNodeAffinity.
 
     \b
     pvaffinity doctor                    what can this machine run?
     pvaffinity up --config gate-on       a cluster in seconds, no root, no Docker
     pytest suites -n 2                   the conformance suite
-    """
+    """  # noqa: D301  click reads the backspace that \b is
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

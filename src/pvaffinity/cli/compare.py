@@ -19,7 +19,7 @@ from pvaffinity.errors import UserError
     "--unshared", is_flag=True, help="list the checks that only one cluster was asked, and why; count the rest"
 )
 def compare(files: tuple[Path, ...], unshared: bool) -> None:
-    r"""Compare conformance results of the same release and configuration, check by check.
+    """Compare conformance results of the same release and configuration, check by check.
 
     FILES are conformance.json files, or directories that hold some. Prints nothing and exits with 0 where every check
     that several clusters were asked ended the same; exits with 1 where not.
@@ -27,7 +27,7 @@ def compare(files: tuple[Path, ...], unshared: bool) -> None:
     \b
     pvaffinity compare local/conformance.json kind/conformance.json
     pvaffinity compare legs                          all legs of a CI matrix
-    """
+    """  # noqa: D301  click reads the backspace that \b is
     found = reports.compare(reports.merge(expand(files, "conformance.json", "conformance result")))
     if not found.shared:
         raise UserError(
