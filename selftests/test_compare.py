@@ -90,3 +90,14 @@ def test_everything_unsupported_is_an_error_not_silence(tmp_path):
     """Where one side judged nothing, agreement is empty: exit code 2."""
     none = [(name, "not supported", "no gate") for name, *_ in GOOD]
     assert run(*saved(tmp_path, cluster("local", *GOOD), cluster("kind", *none))) == 2
+
+
+def test_a_place_that_cannot_be_used_is_told_in_two_lines(tmp_path, capsys):
+    """A file where a directory should be: exit code 2, the path, and what to do."""
+    (file,) = saved(tmp_path, cluster("local", *GOOD))
+    with pytest.raises(SystemExit) as ended:
+        main(["report", file, "-o", f"{file}/below"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"error: {file}/below: Not a directory"
+    assert said[1].startswith("  to fix: ")

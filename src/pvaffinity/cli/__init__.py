@@ -66,6 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # whatever file or directory it is, the user named it or owns it
+        where = f"{error.filename}: " if error.filename else ""
+        fix = "make room or mend its permissions, or name another place"
+        click.echo(f"error: {where}{error.strerror or error}\n  to fix: {fix}", err=True)
+        sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(130)
