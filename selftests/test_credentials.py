@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ import yaml
 from pvaffinity.api import Api
 from pvaffinity.credentials import Tokens
 from pvaffinity.errors import ApiError, UserError
+from selftests.serving import serving
 
 V1 = "client.authentication.k8s.io/v1"
 PLUGIN = """
@@ -57,12 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[_Server]:
     made = _Server(("127.0.0.1", 0), _Handler)
     made.accepted, made.seen = set(), []
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving(made):
+        yield made
 
 
 def connect(server: _Server, directory: Path, user: dict[str, Any]) -> Api:

@@ -21,6 +21,7 @@ from pvaffinity.local.binaries import COMPONENTS, Binaries, ensure, items
 from pvaffinity.local.bincache import Cache, host
 from pvaffinity.local.download import bases
 from pvaffinity.versions import Release, load_versions
+from selftests.serving import serving
 
 RELEASE = load_versions().newest
 ETCD = load_versions().etcd
@@ -113,13 +114,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for name in [n for n in os.environ if n.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(reachable_module, "_decided", {})
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serving(Server()) as server:
         monkeypatch.setenv("PVAFFINITY_DOWNLOADS", server.url)
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +20,7 @@ from fixtures.options import expects
 from pvaffinity.errors import UserError
 from pvaffinity.providers.existing import Target
 from pvaffinity.providers.existing_measure import Measured, measure, release_of
+from selftests.serving import serving
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = json.dumps({"major": "1", "minor": "37+", "gitVersion": "v1.37.1-eks-4a2b"})
@@ -88,12 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[_Server]:
     made = _Server(("127.0.0.1", 0), _Handler)
     made.writes = []
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving(made):
+        yield made
 
 
 def kubeconfig(directory: Path, port: int, context: str = "prod") -> Path:

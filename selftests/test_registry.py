@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from pvaffinity import room, turns
+from pvaffinity import room
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
 from pvaffinity.registry import Registry, cluster_name
 from pvaffinity.versions import load_versions
+from selftests.holding import holders
 
 POWERS = frozenset({Power.COMPONENT_LOGS})
 
@@ -331,59 +332,30 @@ def test_a_cluster_that_cannot_be_deleted_makes_no_room(tmp_path):
     assert said.count("could not be deleted to make room: its engine is gone") == 1
 
 
-def _alone(directory, pipe):
-    with turns.alone(directory):
-        pipe.send("alone")
-        pipe.recv()
-
-
-class Alone:
-    """Another process that wants the session for itself."""
-
-    def __init__(self, directory):
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_alone, args=(directory, theirs))
-        self.process.start()
-
-    def done(self):
-        """It ends."""
-        self.pipe.send("go on")
-        self.process.join(10)
-
-
 @pytest.fixture
-def alone(tmp_path):
-    """Starts such a process; it does not outlive the test."""
-    made = []
-
-    def start():
-        made.append(Alone(tmp_path / "session"))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each.process.kill()
-        each.process.join()
+def other(tmp_path):
+    """Starts processes that take a turn of the session."""
+    with holders(tmp_path / "session") as start:
+        yield start
 
 
-def test_nothing_is_made_while_somebody_has_the_session_alone(tmp_path, alone):
+def test_nothing_is_made_while_somebody_has_the_session_alone(tmp_path, other):
     """A cluster that is there can be had; to make one, its maker waits until the other is done."""
     ours = registry(tmp_path)
     ours.obtain(spec("gate-on"))
-    other = alone()
-    assert other.pipe.poll(20)
+    single = other("alone")
+    assert single.has_it(20)
     ours.obtain(spec("gate-on"))
     maker = threading.Thread(target=ours.obtain, args=(spec("gate-off"),), daemon=True)
     maker.start()
     maker.join(0.5)
     assert (tmp_path / "log").read_text().count("create") == 1
-    other.done()
+    single.done()
     maker.join(20)
     assert (tmp_path / "log").read_text().count("create") == 2
 
 
-def test_who_waits_for_room_keeps_nobody_from_having_the_session_alone(tmp_path, alone):
+def test_who_waits_for_room_keeps_nobody_from_having_the_session_alone(tmp_path, other):
     """The user of the cluster whose room is needed may want the session alone first: it gets it, and both go on."""
     ours = registry(tmp_path, most=1)
     ours.obtain(spec("gate-on"), os.getppid())
@@ -392,8 +364,8 @@ def test_who_waits_for_room_keeps_nobody_from_having_the_session_alone(tmp_path,
     progress = tmp_path / "session" / "progress.log"
     while "waiting for room" not in progress.read_text():
         time.sleep(0.02)
-    user = alone()
-    assert user.pipe.poll(20), "who waits for room holds a turn of the session"
+    user = other("alone")
+    assert user.has_it(20), "who waits for room holds a turn of the session"
     user.done()
     ours.release(spec("gate-on"), os.getppid())
     maker.join(20)

@@ -1,6 +1,5 @@
 """A cluster is used by many at once or by one alone, over processes, whatever ends them."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,49 +10,15 @@ from pathlib import Path
 import pytest
 
 from pvaffinity import turns
+from selftests.holding import holders
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def _hold(directory, take, pipe):
-    with getattr(turns, take)(directory):
-        pipe.send("in")
-        pipe.recv()
-    pipe.send("out")
-
-
-class Other:
-    """A process that wants a turn."""
-
-    def __init__(self, directory, take):
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_hold, args=(directory, take, theirs))
-        self.process.start()
-
-    def has_it(self, seconds):
-        """Whether it says within so many seconds that it has its turn."""
-        return self.pipe.poll(seconds) and self.pipe.recv() == "in"
-
-    def done(self):
-        """Let it give its turn back."""
-        self.pipe.send("go on")
-        assert self.pipe.recv() == "out"
-        self.process.join(10)
-
-
 @pytest.fixture
 def other(tmp_path):
-    made = []
-
-    def start(take):
-        made.append(Other(tmp_path, take))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each.process.kill()
-        each.process.join()
+    with holders(tmp_path) as start:
+        yield start
 
 
 def test_many_share_and_one_alone_waits_for_all_of_them(tmp_path, other):

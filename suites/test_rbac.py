@@ -30,6 +30,14 @@ def persistent_volumes(*verbs, names=None):
     return {**rule, "resourceNames": list(names)} if names else rule
 
 
+def _assert_no_access(cluster, who, vol):
+    """Get and every kind of update are refused with 403."""
+    assert attempt(lambda: who.get(vol.pv)) == FORBIDDEN
+    for verb in (Verb.PUT, *PATCHES):
+        outcome = patches.update(who, vol.pv, REGION.to_dict(), verb, reader=cluster.admin)
+        assert outcome == FORBIDDEN, f"{verb}: {outcome}"
+
+
 @kinds_of_credential
 @namespace_roles
 def test_a_role_in_a_namespace_gives_no_access_to_volumes(cluster, volume, user, role, kind):
@@ -37,10 +45,7 @@ def test_a_role_in_a_namespace_gives_no_access_to_volumes(cluster, volume, user,
     vol = volume(affinity=ZONE_B)
     who = user(cluster_role=role, kind=kind)
 
-    assert attempt(lambda: who.get(vol.pv)) == FORBIDDEN
-    for verb in (Verb.PUT, *PATCHES):
-        outcome = patches.update(who, vol.pv, REGION.to_dict(), verb, reader=cluster.admin)
-        assert outcome == FORBIDDEN, f"{verb}: {outcome}"
+    _assert_no_access(cluster, who, vol)
     assert vol.changes() == set()
 
 
@@ -69,10 +74,7 @@ def test_the_same_role_in_the_whole_cluster_gives_no_access_either(cluster, volu
     vol = volume(affinity=ZONE_B)
     who = user(cluster_role=role, everywhere=True)
 
-    assert attempt(lambda: who.get(vol.pv)) == FORBIDDEN
-    for verb in (Verb.PUT, *PATCHES):
-        outcome = patches.update(who, vol.pv, REGION.to_dict(), verb, reader=cluster.admin)
-        assert outcome == FORBIDDEN, f"{verb}: {outcome}"
+    _assert_no_access(cluster, who, vol)
     assert [verb for verb in VERBS_ON_PVS if can_i(who, verb, "persistentvolumes")] == []
 
 

@@ -18,6 +18,7 @@ from pvaffinity.api import Api
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.objects import Ref
+from pvaffinity.paths import write_whole
 from pvaffinity.places import NotSupportedError, Places
 from pvaffinity.topology import Node, Topology
 
@@ -84,9 +85,7 @@ def put_on(api: Api, added: Mapping[str, Labels], session: str, memory: Path) ->
             )
     add = {name: {**labels, SESSION: session} for name, labels in added.items()}
     before = {name: {key: nodes[name].get(key) for key in labels} for name, labels in add.items()}
-    temporary = memory.with_name(f".{memory.name}")
-    temporary.write_text(json.dumps({"added": add, "before": before}, indent=1))
-    temporary.replace(memory)
+    write_whole(memory, json.dumps({"added": add, "before": before}, indent=1))
     for name, labels in add.items():
         api.patch(Ref("Node", name), {"metadata": {"labels": labels}})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["cache_dir", "failures_dir", "run_dir", "scratch_dir"]
+__all__ = ["cache_dir", "failures_dir", "run_dir", "scratch_dir", "write_whole"]
 
 import os
 import tempfile
@@ -60,3 +60,13 @@ def scratch_dir(what: str) -> Path:
     parent = run_dir() / "scratch"
     parent.mkdir(mode=0o700, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{what}-{os.getpid()}-", dir=parent))
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write a file, whole or not at all; returns its path. One process at a time may write it.
+
+    What is cut short, on a full disk for instance, must not look like the file, nor match ``*.json``.
+    """
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(text)
+    return temporary.replace(path)

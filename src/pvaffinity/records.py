@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["cluster", "users", "write", "write_text"]
+__all__ = ["cluster", "users", "write"]
 
 import json
 from pathlib import Path
 
+from pvaffinity.paths import write_whole
 from pvaffinity.providers.base import Cluster
 
 
@@ -32,11 +33,4 @@ def cluster(intent: dict[str, str]) -> Cluster:
 
 def write(path: Path, data: dict[str, str]) -> None:
     """Write a record, whole or not at all."""
-    write_text(path, json.dumps(data))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.new")  # what is cut short, on a full disk, must not look like a record
-    temporary.write_text(text)
-    temporary.replace(path)
+    write_whole(path, json.dumps(data))

@@ -26,6 +26,7 @@ import psutil
 
 from pvaffinity import lastlogs, records, room, turns
 from pvaffinity.errors import RoomError, UserError
+from pvaffinity.paths import write_whole
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
 
 PREFIX = "pv"
@@ -185,7 +186,7 @@ class Registry:
                 intent = json.loads(record.read_text())
                 cluster = records.cluster(intent)
                 if "id" in cluster.notes:
-                    records.write_text(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
+                    write_whole(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
                 self._save_logs(record, cluster)
                 self._delete(record)
                 return True

@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.local.owner import Owner
-from pvaffinity.paths import run_dir
+from pvaffinity.paths import run_dir, write_whole
 
 _LONGEST = 900.0
 """Seconds; a cluster that is not up by then has failed, or its maker has forgotten to say."""
@@ -58,9 +58,7 @@ def reserve(need: Room, refuse: Callable[[Room], UserError | None]) -> None:
                     raise RoomError(error.what, f"wait until the other cluster is up, or {error.fix}")
                 raise error
             mine = asdict(Owner.of(os.getpid())) | asdict(need)
-            temporary = directory / f".{os.getpid()}"
-            temporary.write_text(json.dumps(mine))
-            temporary.replace(directory / f"{os.getpid()}.json")
+            write_whole(directory / f"{os.getpid()}.json", json.dumps(mine))
     except OSError as error:
         raise UserError(
             f"{directory} cannot be written: {error.strerror}",

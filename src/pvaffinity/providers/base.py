@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from pvaffinity.clusterconfig import ClusterConfig
+from pvaffinity.paths import write_whole
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release
 
@@ -78,9 +79,7 @@ class Cluster:
         for key in ("directory", "kubeconfig", "kubectl", "logs"):
             data[key] = str(data[key]) if data[key] else None
         data["powers"] = sorted(self.powers)
-        temporary = self.directory / ".cluster.json"
-        temporary.write_text(json.dumps(data, indent=1))
-        temporary.replace(self.directory / "cluster.json")
+        write_whole(self.directory / "cluster.json", json.dumps(data, indent=1))
 
     @classmethod
     def load(cls, directory: Path) -> Cluster:

@@ -24,6 +24,7 @@ from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.bincache import Cache, Item
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.objects import Obj, Ref, ref_of
+from pvaffinity.paths import write_whole
 from pvaffinity.places import Places
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
@@ -94,8 +95,8 @@ class ExistingProvider:
             UserError: the kubeconfig cannot be used, or the nodes carry another session's labels.
         """
         by = Owner.of(owner)
-        _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
-        _write(directory / "existing.json", {"name": name})
+        write_whole(directory / "owner.json", json.dumps({"pid": by.pid, "start": by.start}))
+        write_whole(directory / "existing.json", json.dumps({"name": name}))
         document = self.target.document()
         config = kubeconfig.write_private(document, directory / "admin.kubeconfig")
         cluster = Cluster(name, self.name, spec.release.version, spec.config.name, directory, config, None, frozenset())
@@ -244,9 +245,3 @@ def _kubectl(release: Release) -> Path | None:
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):
         return None
     return Path(path) if abs(minor - release.key[1]) <= 1 else None
-
-
-def _write(path: Path, data: Obj) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(data))
-    temporary.replace(path)

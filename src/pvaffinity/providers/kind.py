@@ -19,13 +19,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.clusterconfig import GATE
 from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.local.owner import Owner, remove_tree
+from pvaffinity.paths import write_whole
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.providers import kind_components, kind_document, kind_logs, kind_nodes, kind_run, kind_setup
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
@@ -84,8 +84,11 @@ class KindProvider:
         directory = directory.resolve()
         kind_setup.check_name(engine, name)
         by, started = Owner.of(owner), time.monotonic()
-        _write(directory / "owner.json", {"pid": by.pid, "start": by.start})
-        _write(directory / "kind.json", {"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)})
+        write_whole(directory / "owner.json", json.dumps({"pid": by.pid, "start": by.start}))
+        write_whole(
+            directory / "kind.json",
+            json.dumps({"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)}),
+        )
         kind_run.wrap(kind.binary, directory)
         (directory / "kind.yaml").write_text(kind_document.document_for(spec.config, image, engine, spec.release))
         nodes = _nodes(spec, name)
@@ -141,7 +144,7 @@ class KindProvider:
 
     def disown(self, cluster: Cluster) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.disown`."""
-        _write(cluster.directory / "owner.json", {"kept": True})
+        write_whole(cluster.directory / "owner.json", json.dumps({"kept": True}))
 
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.stop_kubelet`."""
@@ -235,12 +238,6 @@ def _nodes(spec: ClusterSpec, name: str) -> list[str]:
     """What kind names the nodes; the control plane's is the first that is asked for kubectl."""
     nodes = sorted(spec.config.nodes, key=lambda node: node.role)
     return [f"{name}-{node.name}" for node in nodes]
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(data))
-    temporary.replace(path)
 
 
 def _help(parent: str, verb: str, name: str, kubeconfig: str, kind: str, *more: str) -> int:

@@ -26,6 +26,7 @@ from typing import Any
 
 from pvaffinity.behaviours import BEHAVIOURS, Behaviour
 from pvaffinity.errors import UserError
+from pvaffinity.paths import write_whole
 
 SCHEMA = "pvaffinity-conformance/1"
 ENDED_EARLY = "not run: the session ended early"
@@ -48,6 +49,11 @@ class Outcome(enum.StrEnum):
     """A known gap of Kubernetes, there as expected."""
     XPASSED = "xpassed"
     """A known gap of Kubernetes is closed: the expectation must change, so this fails."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether it says something about Kubernetes."""
+        return self not in (Outcome.ERROR, Outcome.UNSUPPORTED, Outcome.SKIPPED)
 
 
 class BehaviourVerdict(enum.StrEnum):
@@ -98,8 +104,7 @@ class BehaviourResult:
             return BehaviourVerdict.BROKEN
         if not outcomes & {Outcome.PASSED, Outcome.XFAILED}:
             return BehaviourVerdict.UNSUPPORTED if outcomes == {Outcome.UNSUPPORTED} else BehaviourVerdict.NOT_RUN
-        missing = (Outcome.ERROR, Outcome.UNSUPPORTED, Outcome.SKIPPED)
-        if any(t.outcome == Outcome.ERROR or (t.core and t.outcome in missing) for t in self.tests):
+        if any(t.outcome == Outcome.ERROR or (t.core and not t.outcome.judged) for t in self.tests):
             return BehaviourVerdict.PARTIAL
         return BehaviourVerdict.HOLDS
 
@@ -111,7 +116,7 @@ class BehaviourResult:
     @property
     def judged(self) -> int:
         """How many tests say something about the behaviour."""
-        return len(self.tests) - sum(self.counts[o] for o in (Outcome.ERROR, Outcome.UNSUPPORTED, Outcome.SKIPPED))
+        return sum(test.outcome.judged for test in self.tests)
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,11 @@ class Conformance:
         return [c.behaviour(behaviour.id).verdict for c in self.clusters if c.applies(behaviour)]
 
     @property
+    def judged(self) -> bool:
+        """Whether any check on any cluster says something."""
+        return any(behaviour.judged for cluster in self.clusters for behaviour in cluster.behaviours)
+
+    @property
     def broken(self) -> list[tuple[Behaviour, ClusterResult]]:
         """What is broken where, in the order of the summary."""
         return [
@@ -238,9 +248,7 @@ class Conformance:
     def save(self, path: Path) -> Path:
         """Write it to a file, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}")
-        temporary.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n")
-        return temporary.replace(path)
+        return write_whole(path, json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Conformance:

@@ -51,8 +51,7 @@ def _state(result: Conformance) -> str:
         return "broken"
     if result.holds:
         return "holds"
-    judged = any(b.judged for cluster in result.clusters for b in cluster.behaviours)
-    return "partial" if judged else "none"
+    return "partial" if result.judged else "none"
 
 
 def _tests(result: Conformance, *outcomes: Outcome) -> list[dict[str, Any]]:

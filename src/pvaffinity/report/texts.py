@@ -40,7 +40,7 @@ def _answer(result: Conformance) -> str:
         return f"Broken: {', '.join(behaviours)} on {where}.{open_ends}"
     counts = Counter(overall(result, behaviour) for behaviour in BEHAVIOURS)
     held = counts[BehaviourVerdict.HOLDS]
-    if not _any_judged(result):
+    if not result.judged:
         return "Nothing was judged: no check ran to its end."
     where = _clusters(result)
     if held == len(BEHAVIOURS):
@@ -83,7 +83,7 @@ def badge(result: Conformance) -> dict[str, Any]:
     if result.wrong_gate or BehaviourVerdict.BROKEN in verdicts:
         broken = verdicts.count(BehaviourVerdict.BROKEN)
         message, colour = (f"{broken} broken" if broken else "wrong gate"), "red"
-    elif not _any_judged(result):
+    elif not result.judged:
         message, colour = "nothing run", "lightgrey"
     else:
         whole = "brightgreen" if held == len(verdicts) else "green"
@@ -135,11 +135,6 @@ def overall(result: Conformance, behaviour: Behaviour) -> BehaviourVerdict:
 def _all_judged(result: Conformance) -> bool:
     unjudged = {BehaviourVerdict.PARTIAL, BehaviourVerdict.NOT_RUN}
     return not any(unjudged & set(result.verdicts(behaviour)) for behaviour in BEHAVIOURS)
-
-
-def _any_judged(result: Conformance) -> bool:
-    found = {verdict for behaviour in BEHAVIOURS for verdict in result.verdicts(behaviour)}
-    return bool(found & {BehaviourVerdict.HOLDS, BehaviourVerdict.PARTIAL})
 
 
 def _clusters(result: Conformance) -> str:
