@@ -25,6 +25,7 @@ from pvaffinity.conditions import (
     is_succeeded,
     is_unschedulable,
     is_unschedulable_because,
+    is_waiting_to_start,
     replacing,
 )
 from pvaffinity.objects import Obj
@@ -44,6 +45,11 @@ def pod(node: str | None = None, *, leaving: bool = False, uid: str = "u1", **st
 
 def containers(*states: str) -> list[Obj]:
     return [{"name": f"c{i}", "ready": True, "state": {state: {}}} for i, state in enumerate(states)]
+
+
+def held(*reasons: str) -> Obj:
+    waiting = [{"name": f"c{i}", "state": {"waiting": {"reason": reason}}} for i, reason in enumerate(reasons)]
+    return pod("n", phase="Pending", containerStatuses=waiting)
 
 
 def refused(message: str, reason: str = "Unschedulable", **more: Any) -> Obj:
@@ -100,6 +106,13 @@ ON_1 = is_running_on(["node-1"], "in us-east1-b")
         (is_unschedulable_because(), refused(TAINTED), "not yet"),
         (is_unschedulable_because(VOLUME_ZONE), refused("3 node(s) had no available volume zone."), "met"),
         (is_unschedulable_because(VOLUME_AFFINITY), refused("3 node(s) had no available volume zone."), "not yet"),
+        (is_waiting_to_start, None, "not yet"),
+        (is_waiting_to_start, pod("n", phase="Pending"), "not yet"),
+        (is_waiting_to_start, held("ContainerCreating"), "met"),
+        (is_waiting_to_start, held("ContainerCreating", "ImagePullBackOff"), "not yet"),
+        (is_waiting_to_start, pod("n", phase="Pending", containerStatuses=containers("running")), "not yet"),
+        (is_waiting_to_start, RUNNING, "terminal"),
+        (is_waiting_to_start, pod("n", phase="Failed", reason="VolumeNodeAffinity"), "terminal"),
         (is_succeeded, pod("n", phase="Succeeded"), "met"),
         (is_succeeded, pod("n", phase="Failed"), "terminal"),
         (is_ready_statefulset(2), statefulset(1), "not yet"),
@@ -175,12 +188,13 @@ def running(**changes: Any) -> Obj:
         running(restartCount=1),
         running(containerID="y"),
         running(state={"waiting": {}}),
+        pod("n", phase="Running", startTime="t", containerStatuses=[{"name": "c", "state": {"waiting": {}}}]),
         {**running(), "metadata": {"name": "p", "uid": "u2"}},
         {**running(), "metadata": {"name": "p", "uid": "u1", "deletionTimestamp": "now"}},
         {**running(), "spec": {"nodeName": "m"}},
         {**running(), "status": {**running()["status"], "phase": "Failed"}},
     ],
-    ids=["gone", "restarted", "other container", "waiting", "replaced", "terminating", "moved", "failed"],
+    ids=["gone", "restarted", "other container", "waiting", "nameless", "replaced", "terminating", "moved", "failed"],
 )
 def test_whatever_happens_to_a_running_pod_affects_it(now):
     """Any trace of a restart, a move, a failure or a deletion counts; new annotations do not."""

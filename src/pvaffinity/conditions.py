@@ -26,6 +26,7 @@ __all__ = [
     "is_succeeded",
     "is_unschedulable",
     "is_unschedulable_because",
+    "is_waiting_to_start",
     "replacing",
 ]
 
@@ -107,7 +108,8 @@ def is_affected_since(before: Obj) -> Condition:
 
     def identity(pod: Obj) -> list[Any]:
         status = _status(pod)
-        containers = [(c["containerID"], c["restartCount"], c["state"]) for c in status.get("containerStatuses") or ()]
+        seen = status.get("containerStatuses") or ()
+        containers = [(c.get("containerID"), c.get("restartCount"), c.get("state")) for c in seen]
         what = [pod["metadata"]["uid"], pod["spec"].get("nodeName"), status.get("phase"), status.get("startTime")]
         return [*what, _leaving(pod), containers]
 
@@ -234,6 +236,15 @@ def _running(obj: Obj | None) -> Look:
     return Look("met" if up and not _leaving(obj) else "not yet", describe(obj))
 
 
+def _creating(obj: Obj | None) -> Look:
+    status = _status(obj)
+    if status.get("phase") not in ("Pending", None):
+        return Look("terminal", describe(obj))
+    containers = status.get("containerStatuses") or ()
+    reasons = [(c.get("state") or {}).get("waiting", {}).get("reason") for c in containers]
+    return Look("met" if reasons and set(reasons) == {"ContainerCreating"} else "not yet", describe(obj))
+
+
 def _phase(awaited: str, *terminal: str) -> Callable[[Obj | None], Look]:
     def check(obj: Obj | None) -> Look:
         phase = _status(obj).get("phase", "")
@@ -284,6 +295,13 @@ is_scheduled = Condition(
 
 is_running = Condition("running", _running, "start")
 """A pod in phase Running whose containers all run and that is not being deleted; readiness is not looked at."""
+
+is_waiting_to_start = Condition("held in ContainerCreating", _creating, "mount-event")
+"""A Pending pod whose kubelet has taken it on and holds every container back: waiting, reason ContainerCreating.
+
+Told apart from an event: a kubelet writes the status beside its events, and tries a lost write again after 10 s only
+(pkg/kubelet/status, syncPeriod).
+"""
 
 is_succeeded = Condition("Succeeded", _phase("Succeeded", "Failed"), "start")
 """A pod that ran to its end without an error."""
