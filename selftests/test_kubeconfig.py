@@ -87,7 +87,7 @@ def test_files_are_named_relative_to_the_kubeconfig(tmp_path: Path) -> None:
         ("- a\n", "it is no mapping"),
         ("a: [", "it is no YAML"),
         ("kind: Pod\n", "it is of kind Pod, not Config"),
-        ("kind: Config\nusers: [{user: {}}]\n", "an entry of users lacks its name or user"),
+        ("kind: Config\nusers: [{user: {}}]\n", r"users\[0\] has no name"),
     ],
 )
 def test_what_is_no_kubeconfig_is_told_in_one_line(tmp_path: Path, text: str, what: str) -> None:

@@ -167,6 +167,33 @@ def test_the_command_publishes(tmp_path):
     assert row["tests"] == {"passed": len(listed(merge(FILES)))}
 
 
+@pytest.mark.parametrize(
+    "place,told",
+    [
+        ("htps://example.org/site", "nor one to make it in"),
+        ("nosuch/site", "nor one to make it in"),
+        ("", "is no directory"),
+        ("file", "is no directory"),
+        ("http://[", "does not give"),
+    ],
+)
+def test_a_mistyped_place_begins_no_history(tmp_path, monkeypatch, place, told):
+    """A place that cannot be a site, now or soon, is refused; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    run = CliRunner().invoke(report, [str(LEGS), "-o", "site", "--history", place])
+    assert isinstance(run.exception, UserError), run.output
+    assert told in run.exception.what
+    assert not (tmp_path / "site").exists()
+
+
+def test_the_beginning_of_a_history_is_told(tmp_path):
+    """A site without a history, or none yet, begins one, and the command says so; the second time it does not."""
+    site = str(tmp_path / "site")
+    told = [CliRunner().invoke(report, [str(LEGS), "-o", site, "--history", site]).output for _ in range(2)]
+    assert ["this run begins one" in each for each in told] == [True, False]
+
+
 def test_publishing_again_adds_no_run(tmp_path):
     """The same run published twice is one row; beyond the limit the oldest go, with their files."""
     site = tmp_path / "site"

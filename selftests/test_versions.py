@@ -34,10 +34,14 @@ def test_the_newest_release_is_no_pre_release():
     assert versions.newest < versions.next
 
 
-def test_a_broken_table_is_a_user_error(tmp_path):
-    """A versions.toml that is no TOML is one clear line, not a stack trace."""
+@pytest.mark.parametrize(
+    "text",
+    ["release = [", "release = 3", "release = ['a']", "etcd = 1\nrelease = [{minor = 1, version = 2, gate = 3}]"],
+)
+def test_a_broken_table_is_a_user_error(tmp_path, text):
+    """A versions.toml that is no TOML, or no table of releases, is one clear line, not a stack trace."""
     path = tmp_path / "versions.toml"
-    path.write_text("release = [")
+    path.write_text(text)
     with pytest.raises(UserError, match=r"versions\.toml cannot be used"):
         load_versions(path)
 

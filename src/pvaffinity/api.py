@@ -91,7 +91,7 @@ class Api:
         try:
             config.load_kube_config_from_dict(document, client_configuration=settings, persist_config=False)
             return cls(client.ApiClient(settings), identity, labels=labels, tokens=tokens)
-        except (config.ConfigException, OSError, ValueError) as error:
+        except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             fix = f"check it with: kubectl --kubeconfig '{path}' config view"
             raise UserError(f"kubeconfig {path} cannot be used: {error}".splitlines()[0], fix) from error
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 __all__ = ["GATE", "ClusterConfig", "NodeSpec", "load_config"]
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, TypeVar
 
 from pvaffinity.errors import UserError
+from pvaffinity.shape import ShapeError, from_yaml, shaped
 from pvaffinity.versions import Release, clusterconfigs_dir
 
 GATE = "MutablePVNodeAffinity"
@@ -24,6 +24,8 @@ GATE = "MutablePVNodeAffinity"
 
 _TOP = ("kind", "apiVersion", "name", "nodes", "networking", "featureGates", "runtimeConfig", "kubeadmConfigPatches")
 _NODE = ("role", "image", "labels", "kubeadmConfigPatches")
+T = TypeVar("T")
+_ENDINGS = (".yaml", ".yml", ".json")
 _COMPONENTS = {
     "apiServer": "kube-apiserver",
     "controllerManager": "kube-controller-manager",
@@ -88,12 +90,14 @@ class ClusterConfig:
 def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConfig:
     """Read a configuration by name (``gate-on``, from ``clusterconfigs/``) or by path.
 
+    A path ends in .yaml, .yml or .json, or has a directory in it.
+
     Raises:
-        UserError: no such configuration, no YAML, or a key the project does not know.
+        UserError: no such configuration, no YAML, a key the project does not know, or a value of a wrong type.
     """
     directory = directory or clusterconfigs_dir()
-    path = Path(name_or_path)
-    if path.suffix not in (".yaml", ".yml"):
+    path = Path(name_or_path).expanduser()
+    if path.suffix not in _ENDINGS and os.sep not in name_or_path:
         path = directory / f"{name_or_path}.yaml"
     if not path.is_file():
         known = sorted(p.stem for p in directory.glob("*.yaml"))
@@ -102,13 +106,17 @@ def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConf
             f"no cluster configuration {name_or_path!r}" + (f"; did you mean {close[0]}?" if close else ""),
             f"use one of {', '.join(known)}, or the path of a kind document",
         )
+    fix = f"correct it: {path}"
     try:
-        document = yaml.safe_load(path.read_text())
+        document = from_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}", f"make it readable: chmod u+r {path}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} is not readable YAML: {str(error).splitlines()[0]}", f"correct it: {path}") from error
-    return _parse(document, path)
+    except (UnicodeDecodeError, ShapeError) as error:
+        raise UserError(f"{path} is not readable YAML: {error}", fix) from error
+    try:
+        return _parse(document, path)
+    except ShapeError as error:
+        raise UserError(f"{path}: {error}", fix) from error
 
 
 def _parse(document: Any, path: Path) -> ClusterConfig:
@@ -118,49 +126,50 @@ def _parse(document: Any, path: Path) -> ClusterConfig:
             f"{path} is not a kind cluster document",
             "begin it with 'kind: Cluster' and 'apiVersion: kind.x-k8s.io/v1alpha4'",
         )
+    _optional(str, document, "name")
+    _optional(dict[str, Any], document, "networking")
     args: dict[str, dict[str, str]] = {}
     kubelet: dict[str, Any] = {}
-    for text in document.get("kubeadmConfigPatches") or ():
-        _patch(text, path, args, kubelet)
-    gates = document.get("featureGates") or {}
-    for gate, on in gates.items():
-        if not isinstance(on, bool):
-            raise UserError(f"{path}: featureGates.{gate} is {on!r}", "a feature gate is true or false")
+    for number, text in enumerate(_optional(list[str], document, "kubeadmConfigPatches")):
+        _patch(text, path, f"kubeadmConfigPatches[{number}]", args, kubelet)
     return ClusterConfig(
         name=path.stem,
         path=path,
         document=document,
-        nodes=_nodes(document.get("nodes") or [{"role": "control-plane"}], path),
-        feature_gates=gates,
-        runtime_config={k: str(v).lower() for k, v in (document.get("runtimeConfig") or {}).items()},
+        nodes=_nodes(_optional(list[Any], document, "nodes") or [{"role": "control-plane"}], path),
+        feature_gates=_optional(dict[str, bool], document, "featureGates"),
+        runtime_config=_texts(document, "runtimeConfig"),
         component_args=args,
         kubelet=kubelet,
     )
 
 
-def _nodes(entries: Any, path: Path) -> tuple[NodeSpec, ...]:
+def _nodes(entries: list[Any], path: Path) -> tuple[NodeSpec, ...]:
     nodes, counts = [], {"control-plane": 0, "worker": 0}
     for number, entry in enumerate(entries):
-        _keys(entry, _NODE, path, f"nodes[{number}].")
-        role = entry.get("role", "control-plane")
+        where = f"nodes[{number}]."
+        _keys(entry, _NODE, path, where)
+        role = shaped(str, entry.get("role", "control-plane"), f"{where}role")
         if role not in counts:
-            raise UserError(f"{path}: nodes[{number}].role is {role!r}", "a role is control-plane or worker")
+            raise UserError(f"{path}: {where}role is {role!r}", "a role is control-plane or worker")
+        _optional(str, entry, "image", where)
+        _optional(list[str], entry, "kubeadmConfigPatches", where)
         counts[role] += 1
         suffix = str(counts[role]) if counts[role] > 1 else ""
-        labels = {k: str(v) for k, v in (entry.get("labels") or {}).items()}
-        nodes.append(NodeSpec(f"{role}{suffix}", role, labels))
+        nodes.append(NodeSpec(f"{role}{suffix}", role, _texts(entry, "labels", where)))
     if counts["control-plane"] != 1:
         raise UserError(f"{path} has {counts['control-plane']} control-plane nodes", "give it exactly one")
     return tuple(nodes)
 
 
-def _patch(text: Any, path: Path, args: dict[str, dict[str, str]], kubelet: dict[str, Any]) -> None:
+def _patch(text: str, path: Path, where: str, args: dict[str, dict[str, str]], kubelet: dict[str, Any]) -> None:
     try:
-        patch = yaml.safe_load(text)
-    except (yaml.YAMLError, AttributeError) as error:
-        raise UserError(f"{path}: a kubeadmConfigPatch is not YAML", "correct it, or remove it") from error
+        patch = from_yaml(text)
+    except ShapeError as error:
+        raise UserError(f"{path}: {where} is not YAML: {error}", "correct it, or remove it") from error
     kind = patch.get("kind") if isinstance(patch, dict) else None
     if kind == "KubeletConfiguration":
+        _optional(dict[str, bool], patch, "featureGates", f"{where}: ")
         kubelet.update({k: v for k, v in patch.items() if k not in ("kind", "apiVersion")})
         return
     if kind != "ClusterConfiguration":
@@ -168,14 +177,46 @@ def _patch(text: Any, path: Path, args: dict[str, dict[str, str]], kubelet: dict
             f"{path}: kubeadmConfigPatches of kind {kind!r} are not understood",
             "use ClusterConfiguration (apiServer, controllerManager, scheduler: extraArgs) or KubeletConfiguration",
         )
-    _keys(patch, ("kind", "apiVersion", *_COMPONENTS), path, "kubeadmConfigPatches: ")
+    _keys(patch, ("kind", "apiVersion", *_COMPONENTS), path, f"{where}: ")
+    _optional(str, patch, "apiVersion", f"{where}: ")
     for component, binary in _COMPONENTS.items():
-        section = patch.get(component) or {}
-        _keys(section, ("extraArgs",), path, f"kubeadmConfigPatches: {component}.")
-        extra = section.get("extraArgs") or {}
-        # v1beta3 is a map, v1beta4 a list of {name, value}.
-        pairs = extra.items() if isinstance(extra, dict) else [(e["name"], e["value"]) for e in extra]
-        args.setdefault(binary, {}).update({k: str(v) for k, v in pairs})
+        section = _optional(dict[str, Any], patch, component, f"{where}: ")
+        _keys(section, ("extraArgs",), path, f"{where}: {component}.")
+        args.setdefault(binary, {}).update(_arguments(section, f"{where}: {component}."))
+
+
+def _arguments(section: Mapping[str, Any], where: str) -> Mapping[str, str]:
+    """``extraArgs``: a map in kubeadm's v1beta3, a list of name and value in v1beta4."""
+    extra = section.get("extraArgs")
+    if not isinstance(extra, list):
+        return _texts(section, "extraArgs", where)
+    found: dict[str, str] = {}
+    for number, each in enumerate(shaped(list[dict[str, Any]], extra, f"{where}extraArgs")):
+        here = f"{where}extraArgs[{number}]."
+        found[shaped(str, each.get("name"), f"{here}name")] = _text(each.get("value"), f"{here}value")
+    return found
+
+
+def _optional(form: type[T], section: Mapping[str, Any], key: str, where: str = "") -> T:
+    """A field as its type; an empty one where it is left out or null, as kind reads it."""
+    value = section.get(key)
+    return shaped(form, value, f"{where}{key}") if value is not None else form()
+
+
+def _texts(section: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, str]:
+    values = _optional(dict[str, Any], section, key, where)
+    return {name: _text(value, f"{where}{key}.{name}") for name, value in values.items()}
+
+
+def _text(value: Any, where: str) -> str:
+    """A string, or what YAML makes of one without quotes, written as it was; a fraction may have been another (1.10).
+
+    Raises:
+        ShapeError: it is neither.
+    """
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return shaped(str, value, where)
 
 
 def _keys(section: Any, known: tuple[str, ...], path: Path, where: str) -> None:

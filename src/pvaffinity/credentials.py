@@ -22,7 +22,9 @@ from kubernetes.config.kube_config import ConfigNode
 
 from pvaffinity.errors import UserError
 from pvaffinity.objects import Obj
+from pvaffinity.shape import shaped
 
+_ANSWERED = ("token", "expirationTimestamp", "clientCertificateData", "clientKeyData")
 _AHEAD = timedelta(seconds=5)  # a token is renewed this long before it expires
 
 
@@ -76,8 +78,8 @@ def tokens_of(user: Obj, cluster: Obj) -> Tokens | None:
     elif "exec" in user:
         plugin = user.pop("exec")
         first = [_run(plugin, cluster)]
-        if "token" in first[0]:
-            return Tokens(lambda: _token(first.pop() if first else _run(plugin, cluster)))
+        if first[0].get("token"):
+            return Tokens(lambda: _token(plugin, first.pop() if first else _run(plugin, cluster)))
         _take_certificate(plugin, first[0], user)
     return None
 
@@ -85,12 +87,17 @@ def tokens_of(user: Obj, cluster: Obj) -> Tokens | None:
 def _run(plugin: Obj, cluster: Obj) -> Obj:
     try:
         status: Any = ExecProvider(ConfigNode("exec", plugin), None, ConfigNode("cluster", cluster)).run()
-    except (ConfigException, OSError, TypeError, KeyError) as error:
+    except (ConfigException, OSError, TypeError, KeyError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _failed(plugin, why) from error
-    if not isinstance(status, dict):
-        raise _failed(plugin, "it answered without a status")
-    return status
+    try:
+        made = shaped(dict[str, Any], status, "status")
+        for key in _ANSWERED:
+            shaped(str, made.get(key) or "", f"status.{key}")
+        _expiry(made)
+    except ValueError as error:
+        raise _failed(plugin, f"its answer cannot be used: {error}") from error
+    return made
 
 
 def _failed(plugin: Obj, why: str) -> UserError:
@@ -101,22 +108,36 @@ def _failed(plugin: Obj, why: str) -> UserError:
     return UserError(f"the kubeconfig's credential plugin failed: {lines[0]}", fix, detail="\n".join(lines[1:]))
 
 
-def _token(status: Obj) -> tuple[str, datetime | None]:
+def _token(plugin: Obj, status: Obj) -> tuple[str, datetime | None]:
+    if not status.get("token"):
+        raise _failed(plugin, "it answered no token this time")
+    return status["token"], _expiry(status)
+
+
+def _expiry(status: Obj) -> datetime | None:
+    """When the token expires.
+
+    Raises:
+        ValueError: the answer does not say it as RFC 3339 has it.
+    """
     stamp = status.get("expirationTimestamp")
-    return str(status["token"]), datetime.fromisoformat(stamp) if stamp else None
+    expires = datetime.fromisoformat(stamp) if stamp else None
+    if expires is not None and expires.tzinfo is None:
+        raise ValueError(f"expirationTimestamp {stamp} has no time zone")
+    return expires
 
 
 def _take_certificate(plugin: Obj, status: Obj, user: Obj) -> None:
-    try:
-        for key in ("certificate", "key"):
-            pem = status[f"client{key.capitalize()}Data"]
-            user[f"client-{key}-data"] = base64.b64encode(pem.encode()).decode()
-    except KeyError as error:
-        raise _failed(plugin, "it answered neither a token nor a certificate with its key") from error
+    for key in ("certificate", "key"):
+        pem = status.get(f"client{key.capitalize()}Data")
+        if not pem:
+            raise _failed(plugin, "it answered neither a token nor a certificate with its key")
+        user[f"client-{key}-data"] = base64.b64encode(pem.encode()).decode()
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise UserError(f"token file {path} cannot be read: {error.strerror}", f"see: ls -l {path}") from error
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UserError(f"token file {path} cannot be read: {why}", f"see: ls -l {path}") from error

@@ -15,12 +15,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pvaffinity.errors import UserError
 from pvaffinity.objects import Obj
+from pvaffinity.shape import ShapeError, check_fields, from_yaml, shaped
 
-_SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+_TEXT = str | None
+_CLUSTER = {
+    **dict.fromkeys(("server", "certificate-authority", "certificate-authority-data"), _TEXT),
+    **dict.fromkeys(("tls-server-name", "proxy-url"), _TEXT),
+    "insecure-skip-tls-verify": bool | None,
+}
+_USER = {
+    **dict.fromkeys(("token", "tokenFile", "username", "password"), _TEXT),
+    **dict.fromkeys(("client-certificate", "client-certificate-data", "client-key", "client-key-data"), _TEXT),
+    "exec": dict[str, Any] | None,
+    "auth-provider": dict[str, Any] | None,
+}
+_SECTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "clusters": ("cluster", _CLUSTER),
+    "users": ("user", _USER),
+    "contexts": ("context", dict.fromkeys(("cluster", "user", "namespace"), _TEXT)),
+}
+"""What an entry of a section is called, and the fields that are read (k8s.io/client-go tools/clientcmd/api/v1)."""
+_PLUGIN = {
+    "apiVersion": str,
+    "command": str,
+    "args": list[str] | None,
+    "env": list[dict[str, str]] | None,
+    "installHint": _TEXT,
+    "provideClusterInfo": bool | None,
+}
+_VARIABLE = {"name": str, "value": str}
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 """Fields that name a file, relative to the kubeconfig they stand in."""
 
@@ -99,29 +124,32 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
     merged: dict[str, dict[str, Obj]] = {section: {} for section in _SECTIONS}
     for path in paths:
         data = _load(path)
-        current = current or str(data.get("current-context") or "")
-        for section, key in _SECTIONS.items():
-            for name, entry in _entries(data, section, key, path):
-                merged[section].setdefault(name, entry)
+        try:
+            current = current or shaped(str, data.get("current-context") or "", "current-context")
+            for section in _SECTIONS:
+                for name, entry in _entries(data, section, path):
+                    merged[section].setdefault(name, entry)
+        except ShapeError as error:
+            raise _unusable(path, str(error)) from error
     return Kubeconfig(tuple(paths), current, **merged)
 
 
 def write_private(document: Mapping[str, Any], path: Path) -> Path:
     """Write a document so that only its owner can read it; answers the path."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(document, file, indent=2)
     return path
 
 
 def _load(path: Path) -> Obj:
     try:
-        data = yaml.safe_load(path.read_text())
+        data = from_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"no kubeconfig {path}", "name a file that exists: --kubeconfig FILE") from error
     except OSError as error:
         raise UserError(f"kubeconfig {path} cannot be read: {error.strerror}", f"see: ls -l {path}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _unusable(path, f"it is no YAML: {str(error).splitlines()[0]}") from error
+    except (ShapeError, UnicodeDecodeError) as error:
+        raise _unusable(path, f"it is no YAML: {error}") from error
     if not isinstance(data, dict):
         raise _unusable(path, "it is empty" if data is None else "it is no mapping")
     if data.get("kind", "Config") != "Config":
@@ -129,20 +157,26 @@ def _load(path: Path) -> Obj:
     return data
 
 
-def _entries(data: Obj, section: str, key: str, path: Path) -> list[tuple[str, Obj]]:
+def _entries(data: Obj, section: str, path: Path) -> list[tuple[str, Obj]]:
+    key, fields = _SECTIONS[section]
     found: list[tuple[str, Obj]] = []
-    for item in data.get(section) or ():
-        if not isinstance(item, dict) or "name" not in item or not isinstance(item.get(key) or {}, dict):
-            raise _unusable(path, f"an entry of {section} lacks its name or {key}")
-        found.append((str(item["name"]), _absolute(item.get(key) or {}, path.absolute().parent)))
+    for number, item in enumerate(shaped(list[dict[str, Any]], data.get(section) or [], section)):
+        where = f"{section}[{number}].{key}"
+        if not isinstance(item.get("name"), str):
+            raise ShapeError(f"{section}[{number}] has no name")
+        entry = {name: value for name, value in check_fields(fields, item.get(key) or {}, where).items() if value}
+        if "exec" in entry:
+            for each, variable in enumerate(check_fields(_PLUGIN, entry["exec"], f"{where}.exec").get("env") or ()):
+                check_fields(_VARIABLE, variable, f"{where}.exec.env[{each}]")
+        found.append((item["name"], _absolute(entry, path.absolute().parent)))
     return found
 
 
 def _absolute(entry: Obj, base: Path) -> Obj:
     """Names of files made absolute; a plugin's command only where it is a path and not a name to look up."""
-    entry = {key: str(base / value) if key in _FILES and value else value for key, value in entry.items()}
+    entry = {key: str(base / value) if key in _FILES else value for key, value in entry.items()}
     plugin = entry.get("exec")
-    if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
+    if plugin and os.sep in plugin["command"]:
         entry["exec"] = {**plugin, "command": str(base / plugin["command"])}
     return entry
 

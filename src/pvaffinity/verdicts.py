@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pvaffinity.affinity import allows
+from pvaffinity.shape import check_fields, shaped
 
 REJECTED = "VolumeNodeAffinity"
 """Reason of a pod that the kubelet rejects for its volume's affinity (KEP-5381; in no release up to 1.37)."""
@@ -146,18 +147,25 @@ class History:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> History:
-        """Read what :meth:`to_dict` wrote."""
-        binding = data.get("binding")
-        return cls(
-            **{
-                **data,
-                "update": Write(**data["update"]),
-                "creation": Write(**data["creation"]),
-                "binding": Binding(**binding) if binding else None,
-                "events": tuple(Warned(**event) for event in data.get("events") or ()),
-                "fate": Fate(**data.get("fate") or {}),
-            }
-        )
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            ShapeError: it is something else.
+        """
+        made = shaped(cls, data)
+        for name in ("before", "after", "stored"):
+            _check_affinity(getattr(made, name), name)
+        return made
+
+
+def _check_affinity(value: Mapping[str, Any] | None, where: str) -> None:
+    """A value of ``spec.nodeAffinity`` as far as judging reads it."""
+    required = check_fields({"required": dict[str, Any] | None}, value or {}, where).get("required") or {}
+    terms = check_fields({"nodeSelectorTerms": list[dict[str, Any]] | None}, required, f"{where}.required")
+    for term in terms.get("nodeSelectorTerms") or ():
+        for name in ("matchExpressions", "matchFields"):
+            for each in check_fields({name: list[dict[str, Any]] | None}, term, where).get(name) or ():
+                check_fields({"key": str, "operator": str, "values": list[str] | None}, each, f"{where}.{name}")
 
 
 @dataclass(frozen=True)

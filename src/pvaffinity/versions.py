@@ -92,7 +92,7 @@ def load_versions(path: Path | None = None) -> Versions:
     """
     path = path or clusterconfigs_dir() / "versions.toml"
     try:
-        data = tomllib.loads(path.read_text())
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
         releases = tuple(
             sorted(_release(r["minor"], r["version"], r["gate"], r.get("kind_image", "")) for r in data["release"])
         )
@@ -100,7 +100,7 @@ def load_versions(path: Path | None = None) -> Versions:
         return Versions(
             releases, data["etcd"], _release(ahead["minor"], ahead["version"], ahead["gate"]) if ahead else None
         )
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path} cannot be used: {error!r}", "restore it: git checkout clusterconfigs/versions.toml"
         ) from error

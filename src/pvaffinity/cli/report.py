@@ -62,9 +62,10 @@ def report(
     result = reports.merge(expand(files or (output,), "conformance.json", "conformance result"), expected=legs)
     details = sorted({path.parent for each in allure for path in each.rglob("*-result.json")})
     if history is not None:
-        page = reports.publish(
-            result, output, reports.earlier(history), allure=details, label=label, link=link, progress=click.echo
-        )
+        before = reports.earlier(history)
+        if not before.runs:
+            click.echo(f"there is no history at {history} yet: this run begins one")
+        page = reports.publish(result, output, before, allure=details, label=label, link=link, progress=click.echo)
     else:
         made = reports.allure_html(details, output / "allure", progress=click.echo) if allure else None
         page = reports.write(result, output, allure=made)

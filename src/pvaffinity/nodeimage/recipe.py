@@ -100,7 +100,7 @@ def load_recipe(directory: Path | None = None) -> Recipe:
     directory = directory or airgap_dir()
     path = directory / "recipe.toml"
     try:
-        data = tomllib.loads(path.read_text())
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
         digest = hashlib.sha256("\0".join([_FORMAT, *host()]).encode())
         for file in sorted(p for p in directory.iterdir() if p.is_file()):
             digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
@@ -116,5 +116,5 @@ def load_recipe(directory: Path | None = None) -> Recipe:
             tuple(data["busybox"]),
             tuple(data["masked"]),
         )
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} cannot be used: {error!r}", "restore it: git checkout airgap") from error

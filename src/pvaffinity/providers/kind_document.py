@@ -83,7 +83,7 @@ def _has_arguments(config: ClusterConfig, section: str, form: str) -> bool:
         return True
     patches = [yaml.safe_load(text) for text in config.document.get("kubeadmConfigPatches") or ()]
     return any(
-        (patch.get(section) or {}).get("extraArgs") and patch.get("apiVersion", form).endswith(form)
+        (patch.get(section) or {}).get("extraArgs") and (patch.get("apiVersion") or form).endswith(form)
         for patch in patches
         if patch["kind"] == "ClusterConfiguration"
     )

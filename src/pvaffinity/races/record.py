@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pvaffinity.errors import UserError
+from pvaffinity.shape import ShapeError, check_fields, from_json
 from pvaffinity.verdicts import History, Judgement, Verdict, judge
 
 FORMAT = "pvaffinity-race/1"
+_HEADER = {"offsets_ms": list[float], "rounds": int, "seconds": float, "notes": dict[str, Any] | None}
 
 
 def step_of(offset_ms: float, steps: Sequence[float]) -> float | None:
@@ -203,19 +205,26 @@ class Record:
         """
         fix = "give it a file of JSON lines that a race test has saved (race*.jsonl)"
         try:
-            lines = path.read_text().splitlines()
+            lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}", fix) from error
-        try:
-            header = json.loads(lines[0]) if lines else {}
-            if header.get("format") != FORMAT:
-                raise UserError(f"{path} is not a race record of format {FORMAT}", fix)
-            histories = tuple(History.from_dict(json.loads(line)) for line in lines[1:] if line.strip())
-            return cls(
-                tuple(header["offsets_ms"]), header["rounds"], histories, header["seconds"], header.get("notes") or {}
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UnicodeDecodeError as error:
             raise UserError(f"{path} is damaged: {error}", fix) from error
+        number = 1
+        try:
+            header = from_json(lines[0]) if lines else {}
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise UserError(f"{path} is not a race record of format {FORMAT}", fix)
+            check_fields(_HEADER, header)
+            histories = []
+            for line in lines[1:]:
+                number += 1
+                if line.strip():
+                    histories.append(History.from_dict(from_json(line)))
+            notes = header.get("notes") or {}
+            return cls(tuple(header["offsets_ms"]), header["rounds"], tuple(histories), header["seconds"], notes)
+        except ShapeError as error:
+            raise UserError(f"{path} is damaged in line {number}: {error}", fix) from error
 
 
 def _count(entries: Sequence[tuple[History, Judgement]]) -> dict[Verdict, int]:

@@ -9,10 +9,10 @@ __all__ = ["History", "Run", "earlier"]
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -20,10 +20,13 @@ from pvaffinity.behaviours import BEHAVIOURS
 from pvaffinity.errors import UserError
 from pvaffinity.report.model import Conformance, Outcome
 from pvaffinity.report.texts import badge, headline, overall
+from pvaffinity.shape import ShapeError, check_fields, from_json, shaped
 
+T = TypeVar("T")
 SCHEMA = "pvaffinity-history/1"
 FILE = "history.json"
 ALLURE = "allure-history.jsonl"
+_REMOTE = ("http://", "https://")
 _PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 _FIX = "try again; to begin a new history, publish once without --history"
 
@@ -95,39 +98,64 @@ def earlier(place: str) -> History:
     """Read a site's history, from its address or from a directory. None yet is an empty one.
 
     Raises:
-        UserError: it is there but cannot be read, or the site does not answer: going on would lose it.
+        UserError: it is there but cannot be read, the site does not answer, or there is no such place: going on would
+            lose it.
     """
+    _check_place(place)
     text = _get(place, FILE)
     if text is None:
         return History()
-    try:
-        runs = _runs(json.loads(text))
-        found = {run.id: _result(_get(place, f"runs/{run.id}/conformance.json")) for run in runs}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"the history at {place} cannot be read: {error}", _FIX) from error
+    runs = _read(place, FILE, lambda: _runs(from_json(text)))
+    found = {run.id: _result(place, f"runs/{run.id}/conformance.json") for run in runs}
     results = {name: result for name, result in found.items() if result}
     return History(runs, results, _get(place, ALLURE) or "")
 
 
-def _runs(data: Mapping[str, Any]) -> tuple[Run, ...]:
+def _check_place(place: str) -> None:
+    """A mistyped place must not begin a new history: of a directory that is not there yet, the one above is."""
+    if place.startswith(_REMOTE):
+        return
+    path = Path(place).absolute()
+    if not place or (path.exists() and not path.is_dir()):
+        raise UserError(
+            f"--history: {place!r} is no directory", "name the address of the site so far, or its directory"
+        )
+    if not path.parent.is_dir():
+        raise UserError(
+            f"--history: there is no directory {place}, nor one to make it in",
+            "name the site's address with https://, or its directory; to begin a history there, make the one above it",
+        )
+
+
+def _read(place: str, name: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except ValueError as error:
+        what = f"the history at {place} cannot be read: {name}: {error}"
+        raise UserError(what, "restore that file; to begin a new history, publish once without --history") from error
+
+
+def _runs(data: Any) -> tuple[Run, ...]:
     """The rows; their ids become names of directories and are checked."""
+    data = check_fields({"schema": str, "runs": list[dict[str, Any]]}, data)
     if data["schema"] != SCHEMA:
-        raise ValueError(f"schema {data['schema']!r} is not {SCHEMA}")
-    runs = tuple(Run(**run) for run in data["runs"])
+        raise ShapeError(f"schema {data['schema']!r} is not {SCHEMA}")
+    runs = shaped(tuple[Run, ...], data["runs"], "runs")
     if strange := [run.id for run in runs if not _PLAIN.fullmatch(run.id)]:
-        raise ValueError(f"{strange[0]!r} is no name of a run")
+        raise ShapeError(f"{strange[0]!r} is no name of a run")
     return runs
 
 
-def _result(text: str | None) -> Conformance | None:
-    return Conformance.from_dict(json.loads(text)) if text else None
+def _result(place: str, name: str) -> Conformance | None:
+    text = _get(place, name)
+    return _read(place, name, lambda: Conformance.from_dict(from_json(text))) if text else None
 
 
 def _get(place: str, name: str) -> str | None:
     """A file of the site as text, or None where there is none."""
-    if not place.startswith(("http://", "https://")):
+    if not place.startswith(_REMOTE):
         path = Path(place) / name
-        return path.read_text() if path.exists() else None
+        return _read(place, name, lambda: path.read_text(encoding="utf-8")) if path.exists() else None
     address: Any = f"{place.rstrip('/')}/{name}"
     try:
         transport = httpx.HTTPTransport(retries=3)
@@ -136,6 +164,6 @@ def _get(place: str, name: str) -> str | None:
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return answer.raise_for_status().text
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the earlier site does not give {address}: {reason}", _FIX) from error

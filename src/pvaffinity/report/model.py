@@ -19,7 +19,7 @@ __all__ = [
 import enum
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,11 @@ from typing import Any
 from pvaffinity.behaviours import BEHAVIOURS, Behaviour
 from pvaffinity.errors import UserError
 from pvaffinity.paths import write_whole
+from pvaffinity.shape import ShapeError, check_fields, from_json, shaped
 
 SCHEMA = "pvaffinity-conformance/1"
+_RACE = {"title": str | None, "rounds": int, "seconds": float, "steps": list[dict[str, Any]]}
+_STEP = {"offset_ms": float, "measured_ms": float | None, "counts": dict[str, int], "lost": int | None}
 ENDED_EARLY = "not run: the session ended early"
 """The reason of a test that was to run and never came to its turn."""
 
@@ -238,11 +241,13 @@ class Conformance:
         """Read what :meth:`to_dict` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            ShapeError: it is something else.
         """
+        kinds = {"schema": str, "suite_version": str, "clusters": list[dict[str, Any]], "missing": list[str] | None}
+        data = check_fields(kinds, data)
         if data["schema"] != SCHEMA:
-            raise ValueError(f"schema {data['schema']!r} is not {SCHEMA}")
-        clusters = tuple(_cluster(cluster) for cluster in data["clusters"])
+            raise ShapeError(f"schema {data['schema']!r} is not {SCHEMA}")
+        clusters = tuple(_cluster(cluster, f"clusters[{n}]") for n, cluster in enumerate(data["clusters"]))
         return cls(data["suite_version"], clusters, tuple(data.get("missing") or ()))
 
     def save(self, path: Path) -> Path:
@@ -259,26 +264,21 @@ class Conformance:
         """
         fix = "give it a conformance.json that a run of this suite has written"
         try:
-            return cls.from_dict(json.loads(path.read_text()))
+            return cls.from_dict(from_json(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}", fix) from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise UserError(f"{path} is no conformance result: {what}", fix) from error
+        except ValueError as error:
+            raise UserError(f"{path} is no conformance result: {error}", fix) from error
 
 
-def _cluster(data: Mapping[str, Any]) -> ClusterResult:
-    behaviours: Iterable[Mapping[str, Any]] = data["behaviours"]
-    return ClusterResult(
-        **{
-            **data,
-            "behaviours": tuple(
-                BehaviourResult(
-                    b["name"], tuple(TestResult(**{**t, "outcome": Outcome(t["outcome"])}) for t in b["tests"])
-                )
-                for b in behaviours
-            ),
-            "races": tuple(data.get("races") or ()),
-            "capabilities": tuple(data.get("capabilities") or ()),
-        }
-    )
+def _cluster(data: Mapping[str, Any], where: str) -> ClusterResult:
+    """Without the verdicts, which are worked out anew."""
+    behaviours = shaped(list[dict[str, Any]], data.get("behaviours"), f"{where}.behaviours")
+    plain = [{key: value for key, value in each.items() if key != "verdict"} for each in behaviours]
+    made = shaped(ClusterResult, {**data, "behaviours": plain}, where)
+    for number, race in enumerate(made.races):
+        for step in check_fields(_RACE, race, here := f"{where}.races[{number}]")["steps"]:
+            check_fields(_STEP, step, f"{here}.steps")
+    for number, capability in enumerate(made.capabilities):
+        check_fields({"name": str}, capability, f"{where}.capabilities[{number}]")
+    return made

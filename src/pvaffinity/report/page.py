@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SIGNS", "page"]
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,15 +21,7 @@ _CHART_HEIGHT, _BAR, _GAP = 150, 34, 12
 
 def page(result: Conformance, *, allure: str | None = None, back: str | None = None) -> str:
     """The HTML text; ``allure`` is a link to a detailed report, ``back`` to all runs, both relative to the page."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pvaffinity.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["duration"] = _duration
-    return environment.get_template("summary.html.j2").render(
+    return _template().render(
         result=result,
         behaviours=BEHAVIOURS,
         headline=headline(result),
@@ -44,6 +37,19 @@ def page(result: Conformance, *, allure: str | None = None, back: str | None = N
         allure=allure,
         back=back,
     )
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pvaffinity.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = _duration
+    return environment.get_template("summary.html.j2")
 
 
 def _state(result: Conformance) -> str:
