@@ -9,10 +9,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from pvaffinity.behaviours import BEHAVIOURS
-from pvaffinity.cli.report import report
 from pvaffinity.errors import UserError
 from pvaffinity.races import Record
 from pvaffinity.report import (
@@ -263,33 +261,3 @@ def test_write_makes_the_four_files(tmp_path):
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"conformance.json", "matrix.md", "badge.json", "summary.html"}
     assert 'href="allure/index.html"' in summary.read_text()
-
-
-def test_command_merges_and_checks(tmp_path):
-    """The command writes one site for several results; with --check it exits with 1 if something is wrong."""
-    for name, result in (("a", GOOD), ("b", FAILED)):
-        result.save(tmp_path / name / "conformance.json")
-    site = str(tmp_path / "site")
-    run = CliRunner().invoke(report, [str(tmp_path / "a"), str(tmp_path / "b/conformance.json"), "-o", site])
-    assert run.exit_code == 0, run.output
-    assert "Broken: Tightening race" in run.output
-    assert (tmp_path / "site/summary.html").exists()
-    assert CliRunner().invoke(report, [str(tmp_path / "a"), "-o", site, "--check"]).exit_code == 0
-    assert CliRunner().invoke(report, [str(tmp_path), "-o", site, "--check"]).exit_code == 1
-
-
-def test_command_judges_saved_races_again(tmp_path):
-    """Saved races are judged anew; escaped rounds are named, and with --check they fail."""
-    good = CliRunner().invoke(report, ["--rejudge", "--check", str(DATA / "kubernetes-1.37.jsonl")])
-    assert good.exit_code == 0, good.output
-    bad = CliRunner().invoke(report, ["--rejudge", "--check", str(DATA)])
-    assert bad.exit_code == 1
-    assert "escaped: ran on old" in bad.output
-
-
-@pytest.mark.parametrize("arguments", [["--rejudge"], ["{empty}"], ["--rejudge", "{empty}"]])
-def test_command_without_input_says_what_to_give(tmp_path, arguments):
-    """Nothing to report on is the user's to change, never an empty report."""
-    (tmp_path / "empty").mkdir()
-    run = CliRunner().invoke(report, [a.format(empty=tmp_path / "empty") for a in arguments])
-    assert isinstance(run.exception, UserError)

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 __all__ = ["expand", "report"]
 
+import difflib
 from pathlib import Path
 
 import click
 
 from pvaffinity import report as reports
 from pvaffinity.errors import UserError
+from pvaffinity.providers import PROVIDERS
 from pvaffinity.races import Record
 from pvaffinity.report.texts import headline
 from pvaffinity.versions import load_versions
+
+_REPORTS = Path("reports")
+"""Where the suite writes."""
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("report"), show_default=True, help="directory"
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="directory  [default: reports without FILES, else merged]",
 )
 @click.option(
     "--allure",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="directory with Allure results at any depth to make a report of as well; repeatable",
 )
 @click.option("--check", is_flag=True, help="exit with 1 unless every behaviour holds, or every race does")
@@ -36,7 +44,7 @@ from pvaffinity.versions import load_versions
 @click.option("--rejudge", is_flag=True, help="FILES are saved races (.jsonl): judge them by the rules of this version")
 def report(
     files: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
     allure: tuple[Path, ...],
     check: bool,
     expect: str | None,
@@ -48,30 +56,55 @@ def report(
     """Merge conformance results and write the HTML report.
 
     FILES are conformance.json files, or directories that hold some; with --rejudge, race*.jsonl files or directories.
+    Without FILES it is what the suite has written into reports/.
 
     \b
-    pvaffinity report report/                        the page, the table and the badge anew
+    pvaffinity report                                the page, the table and the badge of reports/ anew
     pvaffinity report legs --allure legs -o site     one report for the legs of a CI matrix
     pvaffinity report legs -o site --history URL     the same, added to what is published at URL
-    pvaffinity report --rejudge report/races         verdicts of saved races, worked out again
+    pvaffinity report --rejudge                      verdicts of saved races, worked out again
     """  # noqa: D301  click reads the backspace that \b is
+    if history is None and (label or link):
+        raise UserError(
+            f"{'--label' if label else '--link'} is for a site of many runs", "add --history, or leave it out"
+        )
+    sources = files or (_REPORTS,)
     if rejudge:
-        _rejudge(expand(files, "*.jsonl", "saved race"), check)
+        if output or allure or expect or history is not None:
+            what = "--rejudge writes nothing"
+            raise UserError(what, "leave out --output, --allure, --expect and --history, or --rejudge")
+        _rejudge(expand(sources, "*.jsonl", "saved race"), check)
         return
-    legs = [(name, release.minor) for name in (expect or "").split(",") if name for release in load_versions().releases]
-    result = reports.merge(expand(files or (output,), "conformance.json", "conformance result"), expected=legs)
+    target = output or (Path("merged") if files else _REPORTS)
+    legs = [(name, release.minor) for name in _expected(expect) for release in load_versions().releases]
+    result = reports.merge(expand(sources, "conformance.json", "conformance result"), expected=legs)
     details = sorted({path.parent for each in allure for path in each.rglob("*-result.json")})
     if history is not None:
         before = reports.earlier(history)
         if not before.runs:
             click.echo(f"there is no history at {history} yet: this run begins one")
-        page = reports.publish(result, output, before, allure=details, label=label, link=link, progress=click.echo)
+        page = reports.publish(result, target, before, allure=details, label=label, link=link, progress=click.echo)
     else:
-        made = reports.allure_html(details, output / "allure", progress=click.echo) if allure else None
-        page = reports.write(result, output, allure=made)
+        made = reports.allure_html(details, target / "allure", progress=click.echo) if allure else None
+        page = reports.write(result, target, allure=made)
     click.echo(f"{headline(result)}\n{page}")
     if check and not result.holds:
         raise SystemExit(1)
+
+
+def _expected(providers: str | None) -> list[str]:
+    """The providers of which every release's leg is expected."""
+    if providers is None:
+        return []
+    names = [name.strip() for name in providers.split(",")]
+    for name in names:
+        if name not in PROVIDERS:
+            close = difflib.get_close_matches(name, PROVIDERS, 1)
+            raise UserError(
+                f"--expect: no provider {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
+                f"name one or several of {', '.join(PROVIDERS)}, with a comma between them",
+            )
+    return names
 
 
 def _rejudge(files: list[Path], check: bool) -> None:
@@ -90,6 +123,8 @@ def expand(paths: tuple[Path, ...], pattern: str, what: str) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
+        if not path.exists():
+            raise UserError(f"there is no {path}", f"run the suite first, or name a {what}: pytest suites")
         below = sorted(path.rglob(pattern)) if path.is_dir() else [path]
         if not below:
             raise UserError(f"there is no {what} ({pattern}) below {path}", "run the suite first: pytest suites")
