@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import tenacity
 import urllib3
 from kubernetes import client, config
 
@@ -24,15 +23,12 @@ from pvaffinity import kubeconfig
 from pvaffinity.credentials import Tokens, tokens_of
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
-from pvaffinity.wire import WatchStop, decode, lines, selectors
+from pvaffinity.wire import TRANSPORT_ERRORS, WatchStop, decode, lines, patient, selectors
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-
-TRANSPORT_ERRORS = (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError)
-"""What a request raises where no answer came: no news about the object."""
 
 
 @dataclass(frozen=True)
@@ -130,29 +126,25 @@ class Api:
     ) -> Response:
         """Send one request; ``timeout`` is in seconds and bounds the whole answer.
 
-        Reads are tried again after a broken connection, writes only if the connection was never made.
+        Tried again is what the server did not begin, and reads that say nothing: :func:`pvaffinity.wire.patient`.
 
         Raises:
             ApiError: the server refused; code, reason and causes are the server's.
         """
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": content_type} if body is not None else {}
-        again: tuple[type[Exception], ...] = (
-            TRANSPORT_ERRORS if method == "GET" else (urllib3.exceptions.NewConnectionError,)
-        )
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(again),
-            stop=tenacity.stop_after_attempt(4),
-            wait=tenacity.wait_exponential(0.1, max=1),
-            reraise=True,
-        ):
+        answer = self._answer(method, url, headers, None if body is None else json.dumps(body).encode(), timeout)
+        return Response(answer.status, decode(answer.data), tuple(answer.headers.getlist("Warning")))
+
+    def _answer(
+        self, method: str, url: str, headers: Mapping[str, str], data: bytes | None, timeout: float
+    ) -> urllib3.BaseHTTPResponse:
+        for attempt in patient(method):
             with attempt:
-                data = None if body is None else json.dumps(body).encode()
                 answer = self._send(method, url, headers, body=data, timeout=timeout)
-        decoded = decode(answer.data)
-        if answer.status >= 400:
-            raise ApiError.from_status(answer.status, decoded)
-        return Response(answer.status, decoded, tuple(answer.headers.getlist("Warning")))
+                if answer.status >= 400:
+                    raise ApiError.from_status(answer.status, decode(answer.data))
+        return answer
 
     def get(self, ref: Ref) -> Obj:
         """Read one object.
@@ -168,9 +160,7 @@ class Api:
         Raises:
             ApiError: the server refused.
         """
-        answer = self._send("GET", f"{self.server}{path}", {"Accept": "*/*"}, timeout=timeout)
-        if answer.status >= 400:
-            raise ApiError.from_status(answer.status, decode(answer.data))
+        answer = self._answer("GET", f"{self.server}{path}", {"Accept": "*/*"}, None, timeout)
         return answer.data.decode(errors="replace")
 
     def find(self, ref: Ref) -> Obj | None:

@@ -33,21 +33,22 @@ class Budget:
 
 
 _TABLE = (
-    Budget("api", 10, "patience", "a write shows in the next reads and watches", "etcd and watch cache: milliseconds"),
+    Budget("api", 30, "patience", "a write shows in the next reads and watches", "etcd and watch cache: milliseconds"),
     Budget(
-        "bind", 30, "patience", "the PV controller moves a volume or claim to its phase", "15 s resync at its default"
+        "bind", 60, "patience", "the PV controller moves a volume or claim to its phase", "15 s resync at its default"
     ),
     Budget(
         "schedule",
-        30,
+        60,
         "standard",
         "the scheduler tries a pod, or tries it again after a volume changed",
-        "retry on the event, back-off of 10 s at most; far below the 5 min after which it retries without cause "
+        "retry on the event, back-off of 10 s at most, the rest where the machine stands still; far "
+        "below the 5 min after which it retries without cause "
         "(kubernetes pkg/scheduler/backend/queue, DefaultPodMaxInUnschedulablePodsDuration)",
     ),
-    Budget("start", 60, "patience", "a pod is scheduled and its containers run", "image present; mounts are retried"),
+    Budget("start", 120, "patience", "a pod is scheduled and its containers run", "image present; mounts are retried"),
     Budget(
-        "mount-event", 30, "patience", "the kubelet reports a refused mount", "first try at once, retries from 0.5 s"
+        "mount-event", 60, "patience", "the kubelet reports a refused mount", "first try at once, retries from 0.5 s"
     ),
     Budget("deletion", 60, "patience", "an object is deleted, finalizers and all", "grace period of 30 s at most"),
     Budget(

@@ -10,7 +10,6 @@ __all__ = [
     "VOLUME_ZONE",
     "Condition",
     "Look",
-    "describe",
     "has_affinity",
     "has_event",
     "is_affected_since",
@@ -31,11 +30,12 @@ __all__ = [
 ]
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pvaffinity.affinity import Affinity
+from pvaffinity.describing import condition_of, describe, is_leaving, status_of
 from pvaffinity.objects import Obj
 from pvaffinity.verdicts import REJECTED
 
@@ -107,11 +107,11 @@ def is_affected_since(before: Obj) -> Condition:
     """A pod that is not left alone: other UID, node, phase, start time or containers than before, or being deleted."""
 
     def identity(pod: Obj) -> list[Any]:
-        status = _status(pod)
+        status = status_of(pod)
         seen = status.get("containerStatuses") or ()
         containers = [(c.get("containerID"), c.get("restartCount"), c.get("state")) for c in seen]
         what = [pod["metadata"]["uid"], pod["spec"].get("nodeName"), status.get("phase"), status.get("startTime")]
-        return [*what, _leaving(pod), containers]
+        return [*what, is_leaving(pod), containers]
 
     def check(obj: Obj | None) -> Look:
         return Look("met" if obj is None or identity(obj) != identity(before) else "not yet", describe(obj))
@@ -123,7 +123,7 @@ def is_ready_statefulset(replicas: int) -> Condition:
     """A StatefulSet with exactly so many pods, all ready, as its controller has last seen it."""
 
     def check(obj: Obj | None) -> Look:
-        status = _status(obj)
+        status = status_of(obj)
         current = obj is not None and status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 0)
         counts = {status.get("replicas", 0), status.get("readyReplicas", 0)}
         return Look("met" if current and counts == {replicas} else "not yet", describe(obj))
@@ -192,33 +192,11 @@ def replacing(uid: str, condition: Condition) -> Condition:
     return replace(condition, name=f"replaced and {condition.name}", check=check, follows=True)
 
 
-def describe(obj: Obj | None) -> str:
-    """What there is to see of an object, in one line."""
-    if obj is None:
-        return "no such object"
-    if obj.get("kind") == "Event" or "involvedObject" in obj:
-        return f"{obj.get('type', '')} {obj.get('reason', '')}: {(obj.get('message') or '').strip()}"
-    status = _status(obj)
-    parts = ["terminating"] if _leaving(obj) else []
-    parts += [str(status[key]) for key in ("phase", "reason", "message") if status.get(key)]
-    if node := obj.get("spec", {}).get("nodeName"):
-        parts.append(f"on {node}")
-    parts += [_container(c) for c in status.get("containerStatuses") or ()]
-    scheduled = _condition(obj, "PodScheduled")
-    if scheduled.get("status") == "False":
-        parts.append(f"PodScheduled=False ({scheduled.get('reason', '')}): {scheduled.get('message', '')}")
-    if "readyReplicas" in status or "replicas" in status:
-        parts.append(f"{status.get('readyReplicas', 0)} of {status.get('replicas', 0)} replicas ready")
-    if affinity := obj.get("spec", {}).get("nodeAffinity"):
-        parts.append(f"nodeAffinity {Affinity.from_dict(affinity)}")
-    return ", ".join(parts) or "present"
-
-
 def _unschedulable(pattern: str) -> Callable[[Obj | None], Look]:
     def check(obj: Obj | None) -> Look:
         if obj is not None and obj["spec"].get("nodeName"):
             return Look("terminal", describe(obj))
-        scheduled = _condition(obj, "PodScheduled")
+        scheduled = condition_of(obj, "PodScheduled")
         refused = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
         met = refused and re.search(pattern, scheduled.get("message", "")) is not None
         return Look("met" if met else "not yet", describe(obj))
@@ -227,17 +205,17 @@ def _unschedulable(pattern: str) -> Callable[[Obj | None], Look]:
 
 
 def _running(obj: Obj | None) -> Look:
-    status = _status(obj)
+    status = status_of(obj)
     phase = status.get("phase")
     if phase in ("Failed", "Succeeded"):
         return Look("terminal", describe(obj))
     containers = status.get("containerStatuses") or ()
     up = phase == "Running" and bool(containers) and all("running" in c.get("state", {}) for c in containers)
-    return Look("met" if up and not _leaving(obj) else "not yet", describe(obj))
+    return Look("met" if up and not is_leaving(obj) else "not yet", describe(obj))
 
 
 def _creating(obj: Obj | None) -> Look:
-    status = _status(obj)
+    status = status_of(obj)
     if status.get("phase") not in ("Pending", None):
         return Look("terminal", describe(obj))
     containers = status.get("containerStatuses") or ()
@@ -247,7 +225,7 @@ def _creating(obj: Obj | None) -> Look:
 
 def _phase(awaited: str, *terminal: str) -> Callable[[Obj | None], Look]:
     def check(obj: Obj | None) -> Look:
-        phase = _status(obj).get("phase", "")
+        phase = status_of(obj).get("phase", "")
         if phase in terminal:
             return Look("terminal", describe(obj))
         return Look("met" if phase == awaited else "not yet", describe(obj))
@@ -256,27 +234,8 @@ def _phase(awaited: str, *terminal: str) -> Callable[[Obj | None], Look]:
 
 
 def _rejected(obj: Obj | None) -> Literal["met", "not yet"]:
-    status = _status(obj)
+    status = status_of(obj)
     return "met" if status.get("phase") == "Failed" and status.get("reason") == REJECTED else "not yet"
-
-
-def _container(status: Mapping[str, Any]) -> str:
-    for name, detail in (status.get("state") or {}).items():
-        why = f" ({detail['reason']})" if detail.get("reason") else ""
-        return f"{status['name']} {name}{why}"
-    return f"{status['name']} without state"
-
-
-def _condition(obj: Obj | None, kind: str) -> Mapping[str, Any]:
-    return next((c for c in _status(obj).get("conditions") or () if c["type"] == kind), {})
-
-
-def _status(obj: Obj | None) -> Mapping[str, Any]:
-    return (obj or {}).get("status") or {}
-
-
-def _leaving(obj: Obj | None) -> bool:
-    return obj is not None and "deletionTimestamp" in obj["metadata"]
 
 
 is_bound = Condition("Bound", _phase("Bound", "Failed", "Lost"), "bind")
@@ -289,7 +248,9 @@ is_unschedulable = Condition("unschedulable", _unschedulable(""), "schedule")
 """A pod that the scheduler has tried and refused: PodScheduled=False, reason Unschedulable. Bound is terminal."""
 
 is_scheduled = Condition(
-    "bound to a node", lambda obj: Look("met" if obj and obj["spec"].get("nodeName") else "not yet", describe(obj))
+    "bound to a node",
+    lambda obj: Look("met" if obj and obj["spec"].get("nodeName") else "not yet", describe(obj)),
+    "schedule",
 )
 """A pod that a scheduler has bound, whether or not the node's kubelet lets it run."""
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
-from pvaffinity.conditions import describe
+from pvaffinity.describing import describe
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj
 

@@ -26,6 +26,9 @@ _SLICE = 5.0
 _PAUSE = 0.1
 """Seconds between two tries where a stream or a list failed at once."""
 
+_LAST = 30.0
+"""Seconds that the last look may take, when the wait is over: of a server that stands still then, nothing is known."""
+
 
 class Renders(Protocol):
     """What a message needs of a timeline."""
@@ -205,10 +208,10 @@ class _Wait:
                 self.trouble = str(error)
             except TRANSPORT_ERRORS as error:
                 self.trouble = f"{type(error).__name__}: {error}"
-                if left <= 0:
-                    return
+            if -left >= _LAST:
+                return
             if time.monotonic() - begun < _PAUSE:
-                time.sleep(max(0.0, min(_PAUSE, self.deadline - time.monotonic())))
+                time.sleep(_PAUSE if left <= 0 else max(0.0, min(_PAUSE, self.deadline - time.monotonic())))
 
     def _watch(self, version: str, left: float) -> Iterator[tuple[str, Obj]]:
         seconds = min(left, _SLICE)
@@ -260,7 +263,7 @@ def _expired(error: ApiError) -> bool:
 
 
 def _bounded(left: float) -> float:
-    return max(1.0, min(left, 10.0))
+    return max(1.0, min(left, 10.0)) if left > 0 else max(1.0, min(_LAST, 10.0))
 
 
 def _indented(text: str) -> str:

@@ -1,16 +1,52 @@
-"""What is on the wire between client and API server: streams of JSON lines, and a way to end one early."""
+"""What is on the wire between client and API server: streams of JSON lines, ways to end one early, and second tries."""
 
 from __future__ import annotations
 
-__all__ = ["WatchStop", "decode", "lines", "selectors"]
+__all__ = ["TRANSPORT_ERRORS", "WatchStop", "decode", "is_transient", "lines", "patient", "selectors"]
 
 import contextlib
 import json
 from collections.abc import Iterator
 
+import tenacity
 import urllib3
 
+from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj
+
+TRANSPORT_ERRORS = (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError)
+"""What a request raises where no answer came: no news about the object."""
+
+_NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+
+
+def is_transient(error: ApiError) -> bool:
+    """Whether an answer says nothing about what was asked, only that the server could not answer at the time.
+
+    429 where it is full, shuts down or fills its caches; 503 and 504; and 500 where etcd did not answer in time or has
+    just got another leader. No other 500, such as a panic's: that is the server's own fault.
+    """
+    return error.code in (429, 503, 504) or (error.code == 500 and "etcdserver: " in error.message)
+
+
+def patient(method: str) -> tenacity.Retrying:
+    """Tries of a request, within seconds: another one where the one before has done nothing and told nothing.
+
+    A write is tried again only if it certainly was not begun: its connection was never made, or it was answered with
+    429, as client-go and thus kubectl do. A read is tried again after a broken connection and a transient answer, too.
+    """
+
+    def again(error: BaseException) -> bool:
+        if isinstance(error, ApiError):
+            return error.code == 429 or (method == "GET" and is_transient(error))
+        return isinstance(error, TRANSPORT_ERRORS if method == "GET" else _NOT_SENT)
+
+    def enough(state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
+        return state.attempt_number >= (10 if isinstance(error, ApiError) else 4)
+
+    wait = tenacity.wait_exponential(0.1, max=1)
+    return tenacity.Retrying(retry=tenacity.retry_if_exception(again), stop=enough, wait=wait, reraise=True)
 
 
 class WatchStop:
