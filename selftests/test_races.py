@@ -16,7 +16,7 @@ import pytest
 
 from pvaffinity.affinity import in_zone
 from pvaffinity.errors import ApiError, UserError
-from pvaffinity.races import CUT_SHORT, OFFSETS_MS, Record, SweepError, sweep
+from pvaffinity.races import CUT_SHORT, OFFSETS_MS, Record, SweepError, observe, sweep
 from pvaffinity.races.firing import Gun, Plan
 from pvaffinity.races.observe import Observer, Sighting, TooSlowError, await_all, fate_of
 from pvaffinity.races.pace import Pace
@@ -199,6 +199,29 @@ def test_after_410_the_binding_version_is_unknown():
         assert observer.take("p").binding == Binding("n", None)
 
 
+@pytest.mark.parametrize(
+    "trouble", [ApiError(429, "TooManyRequests", "later"), ConnectionResetError("reset")], ids=repr
+)
+def test_a_server_that_cannot_answer_for_a_while_is_asked_again(monkeypatch, trouble):
+    """A list or a watch that fails for a moment ends no sweep, and the watch is resumed where it was."""
+
+    class Busy(Server):
+        lists_failed = 0
+
+        def snapshot(self, kind: str, *more: Any, **options: Any) -> tuple[list[dict[str, Any]], str]:
+            """The first two fail."""
+            if self.lists_failed < 2:
+                self.lists_failed += 1
+                raise trouble
+            return super().snapshot(kind, *more, **options)
+
+    monkeypatch.setattr(observe, "_PAUSE", 0.01)
+    streams = [[("ADDED", pod(5)), trouble], [trouble], [("MODIFIED", pod(7, "n"))]]
+    with Observer(Busy([[]], streams), "ns", "a=b") as observer:  # type: ignore[arg-type]
+        assert observer.wait(["p"], lambda seen: seen.binding is not None, 30)
+        assert observer.take("p").binding == Binding("n", 7)
+
+
 def test_a_failing_watch_ends_the_sweep():
     """An error of the watch reaches whoever waits, instead of letting the wait run out."""
     server = Server([[]], [[("ADDED", pod(5)), ApiError(403, "Forbidden", "no")]])
@@ -379,7 +402,7 @@ def two_zones(monkeypatch):
             """Creates."""
             if self.lost:
                 self.lost -= 1
-                raise ConnectionResetError("no answer")
+                raise self.loss
             return {"metadata": {"resourceVersion": str(next(self.versions))}}
 
     monkeypatch.setattr(Stage, "stored_affinities", lambda _: SimpleNamespace(get=lambda _: in_zone("c").to_dict()))
@@ -434,7 +457,12 @@ def test_an_open_end_does_not_hide_what_is_wrong_with_a_round(two_zones, monkeyp
     assert not summary.left_out
 
 
-def test_a_lost_answer_is_no_finding_and_no_round(two_zones, monkeypatch):
+@pytest.mark.parametrize(
+    "loss",
+    [ConnectionResetError("no answer"), ApiError(500, "InternalError", "etcdserver: request timed out")],
+    ids=["none", "etcd"],
+)
+def test_a_lost_answer_is_no_finding_and_no_round(two_zones, monkeypatch, loss):
     """A round whose creation got no answer is not awaited, does not count, and is had again."""
     awaited: list[str] = []
 
@@ -446,7 +474,7 @@ def test_a_lost_answer_is_no_finding_and_no_round(two_zones, monkeypatch):
     monkeypatch.setattr(Stage, "prepare", lambda *_: None)
     monkeypatch.setattr(Observer, "wait", wait)
     monkeypatch.setattr(Observer, "take", lambda *_: ran)
-    two_zones.lost = 2
+    two_zones.lost, two_zones.loss = 2, loss
     record = sweep(
         two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1, offsets_ms=(-500.0, 500.0)
     )

@@ -18,6 +18,7 @@ from pvaffinity.objects import Obj, Ref
 from pvaffinity.races.observe import SweepError
 from pvaffinity.races.record import step_of
 from pvaffinity.verdicts import Write
+from pvaffinity.wire import is_transient
 
 _LEAD = 0.004  # seconds between the planning of a round and its first shot
 
@@ -108,8 +109,9 @@ def _timed(request: Callable[[], Obj], errors: list[ApiError]) -> Write:
     try:
         stored = request()
     except ApiError as error:
-        errors.append(error)
-        return Write(sent)
+        if not is_transient(error):
+            errors.append(error)
+        return Write(sent)  # where etcd did not answer in time, it may have been stored all the same
     except TRANSPORT_ERRORS:
         return Write(sent)  # no answer: it may or may not have been stored, and the judge will say so
     return Write(sent, time.monotonic_ns(), int(stored["metadata"]["resourceVersion"]))

@@ -19,10 +19,15 @@ import time
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, field
 
-from pvaffinity.api import Api, WatchStop
+from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
+from pvaffinity.budgets import BUDGETS
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj
 from pvaffinity.verdicts import Binding, Fate, Warned
+from pvaffinity.wire import is_transient
+
+_PAUSE = 0.2
+"""Seconds before a list or a watch that failed is tried again."""
 
 LISTED = "LISTED"
 """The type :func:`follow` gives to what it found in a list."""
@@ -48,25 +53,31 @@ def follow(
 ) -> Generator[tuple[str, Obj], None, None]:
     """Yield what is there (``LISTED``) and then every change, without a gap, until ``stop`` is closed.
 
-    ``listed`` is called after each list; a second list means that changes in between may have been missed.
+    ``listed`` is called after each list; a second list means that changes in between may have been missed. A server
+    that cannot answer for a while is asked again, without an end: whoever follows has a budget.
     """
     version = ""
     while not stop.closed:
-        if not version:
-            items, version = api.snapshot(kind, namespace, labels=labels, fields=fields)
-            for item in items:
-                yield LISTED, item
-            listed()
         try:
+            if not version:
+                items, version = api.snapshot(kind, namespace, labels=labels, fields=fields)
+                for item in items:
+                    yield LISTED, item
+                listed()
             for event, obj in api.watch(
                 kind, namespace, resource_version=version, labels=labels, fields=fields, seconds=120, stop=stop
             ):
                 version = obj["metadata"]["resourceVersion"]
                 yield event, obj
         except ApiError as error:
-            if error.code != 410:
+            if error.code == 410:
+                version = ""
+            elif is_transient(error):
+                time.sleep(_PAUSE)
+            else:
                 raise
-            version = ""
+        except TRANSPORT_ERRORS:
+            time.sleep(_PAUSE)
 
 
 def latest(seconds: float, end: float) -> float:
@@ -161,9 +172,9 @@ class Observer:
         for thread in self._threads:
             thread.start()
         for listed in self._listed:
-            if not listed.wait(30):
+            if not listed.wait(seconds := BUDGETS["race-bind"].seconds):
                 self.__exit__()
-                raise SweepError("the race's pods could not be watched: the server gave no list within 30 s")
+                raise TooSlowError(f"the race's pods could not be watched: the server gave no list for {seconds:g} s")
         self._check()
         return self
 
