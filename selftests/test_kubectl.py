@@ -116,6 +116,21 @@ def test_run_that_does_not_end(tmp_path: Path) -> None:
         script(tmp_path, "exec sleep 60").run("get", timeout=0.2)
 
 
+@pytest.mark.parametrize(
+    ("said", "tries"),
+    [
+        ("Unable to connect to the server: net/http: TLS handshake timeout", 3),
+        ("Unable to connect to the server: read tcp: connection reset by peer", 1),
+        ('Error from server: the message "net/http: TLS handshake timeout" is an answer', 1),
+    ],
+)
+def test_a_kubectl_that_never_asked_the_server_is_run_again(tmp_path: Path, said: str, tries: int) -> None:
+    """A write is made once at most: whatever may have reached the server, or was answered, is not said again."""
+    kubectl = script(tmp_path, f"echo x >>{tmp_path}/tries; echo '{said}' >&2; exit 1")
+    assert kubectl.run("patch").code == 1
+    assert (tmp_path / "tries").read_text().count("x") == tries
+
+
 def test_missing_binary(tmp_path: Path) -> None:
     """A kubectl that is not there is the user's to mend."""
     with pytest.raises(UserError, match="kubectl cannot be run"):

@@ -60,6 +60,8 @@ _INVALID = re.compile(r"The (?:\S+ \"[^\"]*\"|request) is invalid(?:: ?(?P<rest>
 _SERVER = re.compile(r"(?:error: )?Error from server \((?P<reason>\w+)\): (?P<message>.*)\Z", re.DOTALL)
 _ASIDE = re.compile(r"Warning: |[IWEF][0-9]{4} [0-9:.]+ ")  # the server's warnings, kubectl's own log
 _LOGIN = "error: You must be logged in to the server"
+_NOT_ASKED = "Unable to connect to the server: net/http: TLS handshake timeout"  # client-go's, after 10 s
+_TRIES = 3
 
 
 class KubectlError(Exception):
@@ -116,8 +118,10 @@ class Kubectl:
         self._cache = str(scratch_dir("kubectl"))
         weakref.finalize(self, shutil.rmtree, self._cache, ignore_errors=True)
 
-    def run(self, *args: str, input: str = "", timeout: float = 30.0) -> Completed:  # noqa: A002
+    def run(self, *args: str, input: str = "", timeout: float = 60.0) -> Completed:  # noqa: A002
         """Run ``kubectl args`` with ``input`` on its standard input; ``timeout`` in seconds.
+
+        It is run again where it never got as far as asking the server, which stood still.
 
         Raises:
             KubectlError: it did not end in time and was killed.
@@ -127,9 +131,12 @@ class Kubectl:
         environment = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"} | {"KUBERC": "off", "LC_ALL": "C"}
         command = [str(self.binary), f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self._cache}", *args]
         try:
-            done = subprocess.run(
-                command, input=input, capture_output=True, text=True, timeout=timeout, env=environment, check=False
-            )
+            for _ in range(_TRIES):
+                done = subprocess.run(
+                    command, input=input, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+                )
+                if done.returncode == 0 or _NOT_ASKED not in done.stderr:
+                    break
         except subprocess.TimeoutExpired as error:
             raise KubectlError(f"kubectl {' '.join(args)} did not end within {timeout:g} s") from error
         except OSError as error:
