@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pvaffinity.budgets import BUDGETS
 from pvaffinity.local.namespaces import die_with_parent
 from pvaffinity.local.readiness import Readiness
 
@@ -41,7 +42,7 @@ class DaemonSpec:
     node: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     ready: Readiness = field(default_factory=Readiness)
-    seconds: float = 60.0
+    seconds: float = BUDGETS["component"].seconds
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DaemonSpec:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pvaffinity.budgets import BUDGETS
 from pvaffinity.local import namespaces, network
 from pvaffinity.local.daemon import Daemon, DaemonSpec, StartError, stop_all, tail
 from pvaffinity.local.parts import Parts
@@ -26,8 +27,8 @@ from pvaffinity.local.readiness import Readiness
 from pvaffinity.local.usable import Usable
 
 _TICK = 0.02
-_START_SECONDS = 180.0  # more than any single daemon has
-_USABLE_SECONDS = 60.0
+_START_SECONDS = 300.0  # more than any single daemon has
+_USABLE_SECONDS = BUDGETS["usable"].seconds
 
 
 def run(directory: Path, spec: dict[str, Any], channel: socket.socket, listener: socket.socket, isolated: bool) -> None:

@@ -13,6 +13,9 @@ from pvaffinity.local.readiness import Readiness, https_request
 
 _STARTING = ("node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized")
 
+_PATIENCE = 5.0
+"""Seconds for an answer: kubelets that all start at once keep the API server busy."""
+
 
 @dataclass
 class Usable:
@@ -54,12 +57,13 @@ class Usable:
             body = json.dumps({"metadata": {"labels": dict(labels)}}).encode()
             headers = {"Content-Type": "application/merge-patch+json"}
             path = f"/api/v1/nodes/{name}"
-            if https_request(self.access, "PATCH", self.access.target, path, body, headers)[0] != 200:
+            if https_request(self.access, "PATCH", self.access.target, path, body, headers, _PATIENCE)[0] != 200:
                 return
         self._labelled.add(name)
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        return https_request(self.access, "GET", self.access.target, path, headers={"Accept": "application/json"})
+        headers = {"Accept": "application/json"}
+        return https_request(self.access, "GET", self.access.target, path, headers=headers, timeout=_PATIENCE)
 
 
 def _unready(node: Mapping[str, Any]) -> str:
