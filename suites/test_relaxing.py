@@ -87,11 +87,11 @@ def test_volume_and_claim_stay_bound_to_each_other(volume, pod, until, relax, ti
     assert (pv["status"]["phase"], claim["status"]["phase"]) == ("Bound", "Bound")
     assert pv["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"] == vol.claim.uid
     assert pv["metadata"]["uid"] == vol.uid
-    for kind in ("PersistentVolume", "PersistentVolumeClaim"):
-        seen = [entry.text for entry in timeline.entries if entry.kind == kind]
+    for ref in (vol.ref, vol.claim.ref):
+        seen = [entry.text for entry in timeline.entries if (entry.kind, entry.name) == (ref.kind, ref.name)]
         since_bound = list(dropwhile(lambda text: not text.startswith("Bound"), seen))
-        assert since_bound, f"no {kind} was seen"
-        assert all(text.startswith("Bound") for text in since_bound), f"{kind}: {seen}"
+        assert since_bound, f"{ref} was not seen"
+        assert all(text.startswith("Bound") for text in since_bound), f"{ref}: {seen}"
 
 
 def test_a_pod_of_two_volumes_needs_both(cluster, volume, pod, until, relax, places):
