@@ -227,6 +227,30 @@ def test_who_wants_something_alone_comes_last(tmp_path):
     assert names[-4:] == ["test_cluster_alone"] * 2 + ["test_alone"] * 2
 
 
+SLOW = """
+import pytest
+
+@pytest.mark.parametrize("n", range(4))
+def test_quick(use, n): pass
+
+@pytest.mark.slow
+def test_slow(use): pass
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_slow_alone(use): pass
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_slow_tests_come_first_where_there_are_workers(tmp_path, workers):
+    """Workers go on beside them; in one process they stay where they are; what wants its cluster alone is last anyway."""
+    lines = _pytest(tmp_path, SLOW, "-v", *workers).stdout.splitlines()
+    names = [line.partition("::")[2].partition("[")[0] for line in lines if "PASSED" in line]
+    slow = ["test_slow", *["test_quick"] * 4] if workers else [*["test_quick"] * 4, "test_slow"]
+    assert names == [*slow, "test_slow_alone"]
+
+
 CRASH = """
 import os, signal, time
 import pytest
