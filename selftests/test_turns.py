@@ -244,7 +244,7 @@ def test_slow_alone(use): pass
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
 def test_slow_tests_come_first_where_there_are_workers(tmp_path, workers):
-    """Workers go on beside them; in one process they stay where they are; what wants its cluster alone is last anyway."""
+    """Workers go on beside them; in one process they stay in place; what wants its cluster alone is last anyway."""
     lines = _pytest(tmp_path, SLOW, "-v", *workers).stdout.splitlines()
     names = [line.partition("::")[2].partition("[")[0] for line in lines if "PASSED" in line]
     slow = ["test_slow", *["test_quick"] * 4] if workers else [*["test_quick"] * 4, "test_slow"]
