@@ -1,5 +1,6 @@
 """The suite's options as a user meets them: wrong ones are told before anything is started, with exit code 4."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,17 @@ def run(*arguments, suite="suites/test_gate_state.py"):
         (["--binaries", "/no/such/directory"], "no directory /no/such/directory", "name a directory"),
         (["--cluster-name", "My_Cluster"], "'My_Cluster' cannot begin a cluster's name", "lower-case letters"),
         (["--cluster-name", "a-name-of-17-long"], "cannot begin a cluster's name", "at most 16"),
+        (["--reports", ""], "--reports is empty", "name a directory"),
+        (["--binaries="], "--binaries is empty", "leave it out"),
+        (
+            ["--provider", "kind", "--binaries", "src"],
+            "--binaries is for the provider local, not for the provider kind",
+            "use --provider local, or leave --binaries out",
+        ),
+        (["--provider=existing", "--binaries=src"], "--binaries is for the provider local", "use --provider local"),
+        (["--provider", "local", "--kind-image", "x"], "--kind-image is for the provider kind", "--provider kind"),
+        (["--provider", "local", "--kind-bin", "x"], "--kind-bin is for the provider kind", "--provider kind"),
+        (["--binaries", "src", "--kind-image", "x"], "no provider heeds --binaries and --kind-image", "leave one"),
         (["--reports", "README.md/x", "--full-report"], "README.md is not a directory", "name another directory"),
     ],
 )
@@ -34,6 +46,24 @@ def test_a_wrong_option_is_told_in_two_lines(arguments, what, fix):
     assert what in result.stderr
     assert f"to fix: {fix}" in result.stderr or fix in result.stderr
     assert "Traceback" not in result.stderr + result.stdout
+
+
+def header(*arguments, **environment):
+    command = [sys.executable, "-m", "pytest", "suites/test_gate_state.py", "--collect-only", *arguments]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+def test_a_default_for_another_provider_is_noted():
+    """What the environment sets for another provider does not end the run; the header says it is unused."""
+    told = header("--provider", "local", PYTEST_ADDOPTS="--kind-image kindest/node:v1.37.0")
+    assert "provider local (asked for)" in told
+    assert "--kind-image is for the provider kind and does nothing here" in told
+
+
+def test_an_option_of_one_provider_asks_for_it():
+    """Who names binaries, and no provider, gets the provider that uses them, also beside a container engine."""
+    assert "provider local (asked for)" in header("--binaries", "src")
 
 
 def test_a_misspelt_key_in_a_configuration_is_named(tmp_path):
