@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import urllib3
 from kubernetes import client
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api
@@ -109,6 +110,20 @@ def test_an_answer_is_an_answer(server: _Server, api: Api, does: Callable[[Api],
         does(api)
     assert caught.value.code == answer[0]
     assert server.asked == 1
+
+
+def test_a_server_that_says_nothing_is_asked_twice(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads from an address where nobody answers waits for two time-outs, not for more."""
+    asked: list[Any] = []
+
+    def silence(*_: Any, **options: Any) -> Any:
+        asked.append(options)
+        raise urllib3.exceptions.ConnectTimeoutError(None, "no answer")
+
+    monkeypatch.setattr(api, "_send", silence)
+    with pytest.raises(TRANSPORT_ERRORS):
+        api.text("/version", timeout=10)
+    assert [options["timeout"] for options in asked] == [10, 10]
 
 
 def test_a_server_that_never_has_time_is_given_up(server: _Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

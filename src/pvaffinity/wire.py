@@ -43,6 +43,8 @@ def patient(method: str) -> tenacity.Retrying:
 
     def enough(state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, urllib3.exceptions.TimeoutError):  # has taken its time already
+            return state.attempt_number >= 2
         return state.attempt_number >= (10 if isinstance(error, ApiError) else 4)
 
     wait = tenacity.wait_exponential(0.1, max=1)
