@@ -66,6 +66,22 @@ def test_an_option_of_one_provider_asks_for_it():
     assert "provider local (asked for)" in header("--binaries", "src")
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_an_engine_that_does_not_answer_is_told_once(tmp_path, own_run, workers):
+    """What every cluster of the session would miss ends it before the first test: exit code 4, two lines."""
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho 'Cannot connect to the daemon' >&2\nexit 1\n")
+    docker.chmod(0o755)
+    command = [sys.executable, "-m", "pytest", "suites/test_rbac.py", "--provider", "kind", *workers]
+    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    env.pop("KIND_EXPERIMENTAL_PROVIDER", None)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 4, told
+    assert (told.count("docker does not answer"), told.count("to fix: ")) == (1, 1), told
+    assert "Traceback" not in told
+
+
 def test_a_misspelt_key_in_a_configuration_is_named(tmp_path):
     """A configuration of the user's own with a misspelt key stops the session before the first test."""
     path = tmp_path / "mine.yaml"

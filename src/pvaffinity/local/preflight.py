@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_machine", "namespaces_remedy", "try_namespaces"]
+__all__ = ["check_machine", "check_namespaces", "namespaces_remedy", "try_namespaces"]
 
 import errno
 import json
@@ -63,15 +63,24 @@ def namespaces_remedy(number: int) -> str:
     return "allow user namespaces on this machine, or use --provider kind"
 
 
+def check_namespaces() -> None:
+    """See that a cluster can have namespaces of its own.
+
+    Raises:
+        UserError: they are refused; says what to do.
+    """
+    step, number = try_namespaces()
+    if step:
+        raise UserError(f"this machine does not let us {step}: {os.strerror(number)}", namespaces_remedy(number))
+
+
 def check_machine(nodes: int) -> None:
     """Fail early, and reserve what the cluster will take (see :mod:`pvaffinity.room`).
 
     Raises:
         UserError: user namespaces are refused, or memory or disk is short.
     """
-    step, number = try_namespaces()
-    if step:
-        raise UserError(f"this machine does not let us {step}: {os.strerror(number)}", namespaces_remedy(number))
+    check_namespaces()
     need = Room(MEMORY_BASE + nodes * MEMORY_NODE, INOTIFY_BASE + nodes * INOTIFY_NODE)
     room.reserve(need, lambda others: _no_inotify(need, others, nodes) or _no_memory(need, others, nodes))
     where = run_dir()

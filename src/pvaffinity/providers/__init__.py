@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PROVIDERS", "Choice", "choose", "load"]
+__all__ = ["PROVIDERS", "Choice", "choose", "demand", "load"]
 
 import importlib.util
 from dataclasses import dataclass
@@ -69,6 +69,28 @@ def _auto(release: Release, image: str | None, kind: Path | None) -> Choice:
             "local", f"{why}, but {node.reference.partition('@')[0]} cannot be pulled: {reason.rpartition(': ')[2]}"
         )
     return Choice("kind", f"{why}, and {node.reference.partition('@')[0]} can be pulled")
+
+
+def demand(name: str, *, kind: Path | None = None) -> None:
+    """See that the machine has what every cluster of a provider needs, whichever it is.
+
+    Args:
+        name: one of :data:`PROVIDERS`.
+        kind: a kind program that was asked for.
+
+    Raises:
+        UserError: no engine or no kind, or no namespaces for the local provider.
+    """
+    if name == "kind":
+        from pvaffinity.engine import require
+        from pvaffinity.providers import kind_setup
+
+        require()
+        kind_setup.find_kind(kind)
+    if name == "local":
+        from pvaffinity.local import preflight
+
+        preflight.check_namespaces()
 
 
 def load(
