@@ -63,6 +63,13 @@ def test_the_exit_code_says_whether_anything_can_run(monkeypatch, well, code):
     assert ("to fix: mend it" in shown) is not well
 
 
+def test_what_is_long_can_be_pasted_from_a_pipe(monkeypatch):
+    """An address that is longer than a line is written whole, in one line."""
+    address = "https://example.org/" + "very-long/" * 20
+    monkeypatch.setattr(command, "examine", lambda: [Finding("n", False, "f", f"see {address}", ("local",))])
+    assert f"to fix: see {address}\n" in CliRunner().invoke(command.doctor).output
+
+
 @pytest.mark.skipif(not shutil.which("unshare") or bool(preflight.try_namespaces()[0]), reason="needs user namespaces")
 def test_a_machine_without_user_namespaces_is_told_the_remedy():
     """With max_user_namespaces=0 (tried for real, in a namespace) the check names the sysctl, not 'No space left'."""
@@ -88,6 +95,7 @@ def test_a_machine_without_user_namespaces_is_told_the_remedy():
 def test_too_little_memory_or_disk_is_told_before_anything_is_created(monkeypatch, memory, disk, words):
     """The check fails early, with numbers and a remedy."""
     monkeypatch.setattr(preflight, "try_namespaces", lambda: ("", 0))
+    monkeypatch.setattr(preflight.inotify, "free_instances", lambda _: 1000)  # others on this machine may have them all
     monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: type("M", (), {"available": memory}))
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: type("D", (), {"free": disk}))
     with pytest.raises(UserError, match=words):

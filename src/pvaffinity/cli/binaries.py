@@ -54,7 +54,9 @@ def list_(verify: bool) -> None:
     """
     cache, known = Cache(), load_versions()
     releases = [*known.releases, *([known.next] if known.next else []), *_others(cache, known)]
-    table = Table("version", "state", "MB", "source", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("version", "state", "MB", "source"):
+        table.add_column(name, overflow="fold")
     corrupt = []
     etcd: Found | None = None
     for release in releases:

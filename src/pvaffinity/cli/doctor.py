@@ -16,6 +16,8 @@ from rich.text import Text
 
 from pvaffinity.doctor import Finding, examine, runnable
 
+_COLOURS = {"ok": "green", "fail": "red", "note": "yellow"}
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
@@ -37,17 +39,23 @@ def doctor(as_json: bool) -> None:
 
 def _show(findings: list[Finding], blocked: dict[str, list[str]]) -> None:
     console = Console(width=max(80, shutil.get_terminal_size().columns), highlight=False)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for finding in findings:
-        vital = not finding.ok and finding.needed_by
-        mark = Text("ok" if finding.ok else "fail" if vital else "note")
-        mark.stylize("green" if finding.ok else "red" if vital else "yellow")
-        table.add_row(mark, Text(finding.name), Text(finding.found))
-        if finding.fix:
-            table.add_row("", "", Text(f"to fix: {finding.fix}"))
-    console.print(table)
-    console.print()
+    rows = [row for finding in findings for row in _rows(finding)]
+    if console.is_terminal:
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for _ in range(3):
+            table.add_column(overflow="fold")
+        for mark, name, text in rows:
+            table.add_row(Text(mark, _COLOURS.get(mark, "")), Text(name), Text(text))
+        console.print(table)
+    else:  # a pipe or a file is as wide as need be: what is cut off cannot be pasted
+        width = max(len(finding.name) for finding in findings)
+        for mark, name, text in rows:
+            click.echo(f"{mark:4}  {name:{width}}  {text}")
+    click.echo()
     for provider, reasons in blocked.items():
-        console.print(
-            Text(f"provider {provider}: " + ("can run" if not reasons else f"cannot run ({', '.join(reasons)})"))
-        )
+        click.echo(f"provider {provider}: " + ("can run" if not reasons else f"cannot run ({', '.join(reasons)})"))
+
+
+def _rows(finding: Finding) -> list[tuple[str, str, str]]:
+    mark = "ok" if finding.ok else "fail" if finding.needed_by else "note"
+    return [(mark, finding.name, finding.found), *([("", "", f"to fix: {finding.fix}")] if finding.fix else [])]

@@ -22,34 +22,49 @@ from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import UserError
 from pvaffinity.local.daemon import tail
 from pvaffinity.providers.base import Cluster, ClusterSpec
-from pvaffinity.versions import load_versions
+from pvaffinity.versions import Release, load_versions
 
 
 @click.command()
-@click.option("--config", default="gate-on", show_default=True, metavar="NAME|FILE", help="Cluster configuration.")
+@click.option(
+    "--cluster-config",
+    "--config",
+    "config",
+    default="gate-on",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A name from clusterconfigs/, or a kind document.",
+)
 @click.option("--kubernetes-version", metavar="VERSION", help="Release, such as 1.35.  [default: the newest]")
-@click.option("--provider", default="auto", show_default=True, help="Where the cluster comes from.")
+@click.option(
+    "--provider",
+    default="auto",
+    show_default=True,
+    metavar="auto|local|kind",
+    help="What makes the cluster; auto: kind where a container engine, kind and a node image can be had, else local.",
+)
 @click.option(
     "--binaries",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory with the Kubernetes binaries, instead of the cache.",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory with the Kubernetes binaries, instead of the cache; for the provider local.",
 )
-def up(config: str, kubernetes_version: str | None, provider: str, binaries: Path | None) -> None:
+@click.option("--kind-image", metavar="IMAGE", help="Node image, instead of the release's; for the provider kind.")
+def up(
+    config: str, kubernetes_version: str | None, provider: str, binaries: Path | None, kind_image: str | None
+) -> None:
     """Start a cluster, print how to reach it, and remove it on Ctrl-C.
 
     \b
     pvaffinity up                                      the gate on, newest release
     pvaffinity up --config gate-off --kubernetes-version 1.34
-
-    CONFIG is a name from clusterconfigs/ or the path of a kind document.
     """  # noqa: D301 - click wants the real character
     versions = load_versions()
-    release = versions.find(kubernetes_version) if kubernetes_version else versions.newest
-    chosen = providers.choose(provider)
-    if chosen.name == "existing":
-        raise UserError("a cluster that exists is up already", "use --provider local or --provider kind")
-    maker = providers.load(chosen.name, binaries=binaries)
-    spec = ClusterSpec(chosen.name, release, load_config(config))
+    release = versions.find(kubernetes_version) if kubernetes_version is not None else versions.newest
+    wanted = load_config(config)
+    chosen = _chosen(provider, release, binaries, kind_image)
+    maker = providers.load(chosen.name, binaries=binaries, image=kind_image)
+    spec = ClusterSpec(chosen.name, release, wanted)
+    click.echo(f"Kubernetes {release} from provider {chosen.name}: {chosen.why}", err=True)
     with _interruptible():
         started = time.monotonic()
         with shown() as show:
@@ -76,6 +91,31 @@ def up(config: str, kubernetes_version: str | None, provider: str, binaries: Pat
                 signal.signal(number, signal.SIG_IGN)  # it takes a second, and is better not left half done
             click.echo("\nremoving the cluster", err=True)
             maker.delete(cluster)
+
+
+def _chosen(provider: str, release: Release, binaries: Path | None, image: str | None) -> providers.Choice:
+    """The provider, which must heed the options that are given.
+
+    Raises:
+        UserError: it does not, or there is no such provider.
+    """
+    if provider == "existing":
+        raise UserError("a cluster that exists is up already", "use --provider local or --provider kind")
+    if image == "":
+        raise UserError("--kind-image is empty", "give it a value, or leave it out")
+    given = [
+        (option, name)
+        for option, name, value in (("--binaries", "local", binaries), ("--kind-image", "kind", image))
+        if value
+    ]
+    for option, name in given:
+        if provider not in ("auto", name):
+            raise UserError(f"{option} is for the provider {name}", f"use --provider {name}, or leave {option} out")
+    if len(given) > 1:
+        raise UserError("no provider heeds --binaries and --kind-image together", "leave one of them out")
+    if provider == "auto" and given:
+        return providers.Choice(given[0][1], f"{given[0][0]} is for it")
+    return providers.choose(provider, release, image=image)
 
 
 def _present(cluster: Cluster, spec: ClusterSpec, seconds: float) -> None:
