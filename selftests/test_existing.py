@@ -174,7 +174,7 @@ def test_the_expectation_is_what_was_measured() -> None:
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "suites/test_gate_state.py", "--collect-only", "-q", *arguments]
     env = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"} | environment
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False, env=env)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env=env)
 
 
 def free_port() -> int:

@@ -166,7 +166,7 @@ def test_what_a_killed_session_left_is_cleaned_up(short, theirs):
     before = everything(theirs)
     session = start(short, theirs)
     os.killpg(session.pid, signal.SIGKILL)
-    session.communicate(timeout=60)
+    session.communicate(timeout=180)
     assert everything(theirs) != before
     clean = [sys.executable, "-c", "from pvaffinity.cli import main; main()", "clean"]
     done = subprocess.run(clean, env=environment(short), capture_output=True, text=True, timeout=120, check=False)

@@ -151,14 +151,14 @@ def test_the_container_writes_what_is_parsed(tmp_path):
     assert environment == {"name": "REMOVE", "value": "/volumes/x/base"}
     process = subprocess.Popen([*command[:-2], base / "a", base / "b"], env={**os.environ, "REMOVE": str(base)})
     try:
-        tail = heartbeat.tail(str(base / "a" / heartbeat.FILE), 10, 20)
-        found = parse(subprocess.run(tail, capture_output=True, text=True, check=True, timeout=30).stdout)
+        tail = heartbeat.tail(str(base / "a" / heartbeat.FILE), 10, 60)
+        found = parse(subprocess.run(tail, capture_output=True, text=True, check=True, timeout=120).stdout)
         assert (base / "b").is_dir()
     finally:
         process.terminate()
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
     assert len(found) >= 10
-    assert abs(found[-1].at - time.clock_gettime(time.CLOCK_BOOTTIME)) < 10
+    assert abs(found[-1].at - time.clock_gettime(time.CLOCK_BOOTTIME)) < 60
     assert not base.exists()
 
 
@@ -167,9 +167,9 @@ def test_a_writer_that_is_told_to_end_leaves_its_file(tmp_path):
     command = heartbeat.writer("x")["command"]
     assert command[-1] == "/volumes/x"
     process = subprocess.Popen([*command[:-1], tmp_path])
-    subprocess.run(heartbeat.tail(str(tmp_path / heartbeat.FILE), 2, 20), check=True, capture_output=True)
+    subprocess.run(heartbeat.tail(str(tmp_path / heartbeat.FILE), 2, 60), check=True, capture_output=True)
     process.terminate()
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
     assert len(parse((tmp_path / heartbeat.FILE).read_text())) >= 2
 
 
@@ -179,14 +179,14 @@ def test_tail_gives_up_and_shows_what_there_is(tmp_path):
     begun = time.monotonic()
     done = subprocess.run(heartbeat.tail(str(tmp_path / "f"), 10, 1), capture_output=True, text=True, check=True)
     assert parse(done.stdout) == (Beat(1, 5.0),)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_a_file_in_the_way_ends_the_container(tmp_path):
     """A volume that cannot be written to is no silent hole: the container exits with an error."""
     (tmp_path / heartbeat.FILE).mkdir()
     command = heartbeat.writer("x")["command"]
-    done = subprocess.run([*command[:-1], tmp_path], check=False, timeout=10, capture_output=True)
+    done = subprocess.run([*command[:-1], tmp_path], check=False, timeout=60, capture_output=True)
     assert done.returncode == 1
 
 

@@ -79,7 +79,7 @@ def session(tmp_path):
         environment["PYTHONPATH"] = str(ROOT)
         result = subprocess.run(
             [*command, "--provider=local", "--reports=reports", f"--rootdir={tmp_path}", *more],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         said = result.stdout + result.stderr
         assert said.count("deleting gate-on") == 1, said

@@ -78,7 +78,7 @@ def test_processes_are_told_by_their_mark_not_by_their_name(run_directory, proce
     (found,) = [each for each in leftovers.find() if each.directory == dead]
     assert found.processes == (ours.pid,)
     leftovers.remove(found)
-    ours.wait(5)
+    ours.wait(60)
     assert foreign.poll() is None
     assert other.poll() is None
     assert not dead.exists()
@@ -89,7 +89,7 @@ def test_processes_without_their_directory_are_found_as_well(run_directory, proc
     ours = process(run_directory / "clusters" / "lost")
     (found,) = leftovers.find()
     leftovers.remove(found)
-    ours.wait(5)
+    ours.wait(60)
 
 
 def test_a_directory_that_is_just_being_made_is_left_alone(run_directory):

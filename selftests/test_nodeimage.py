@@ -272,12 +272,12 @@ rootfs._KEYRING = pathlib.Path(sys.argv[1])
 rootfs.ensure_rootfs(recipe.load_recipe(), Reporter())
 """
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(number)
-    process.wait(20)
+    process.wait(120)
     while psutil.pid_exists(int((tmp_path / "pid").read_text())):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def run(*arguments, suite="suites/test_gate_state.py"):
     command = [sys.executable, "-m", "pytest", str(ROOT / suite), "--collect-only", "-q", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_wrong_option_is_told_in_two_lines(arguments, what, fix):
 def header(*arguments, **environment):
     command = [sys.executable, "-m", "pytest", "suites/test_gate_state.py", "--collect-only", *arguments]
     env = {**os.environ, **environment}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False).stdout
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False).stdout
 
 
 def test_a_default_for_another_provider_is_noted():
@@ -75,7 +75,7 @@ def test_an_engine_that_does_not_answer_is_told_once(tmp_path, own_run, workers)
     command = [sys.executable, "-m", "pytest", "suites/test_rbac.py", "--provider", "kind", *workers]
     env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     env.pop("KIND_EXPERIMENTAL_PROVIDER", None)
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False)
     told = done.stdout + done.stderr
     assert done.returncode == 4, told
     assert (told.count("docker does not answer"), told.count("to fix: ")) == (1, 1), told
@@ -126,7 +126,7 @@ def test_the_gate_of_an_unknown_document_is_read_from_it(tmp_path):
 def test_where_no_configuration_fits_the_reason_is_told():
     """A test that needs the gate is skipped with the reason where the session has no such cluster."""
     command = [sys.executable, "-m", "pytest", "suites/test_disk_generations.py", "--kubernetes-version", "1.34", "-rs"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert "not supported: Kubernetes 1.34.4 has no MutablePVNodeAffinity" in result.stdout
 
 
@@ -147,4 +147,4 @@ def test_where_nothing_can_be_judged_the_exit_code_says_so():
     """1.34 has no gate: on gate-on alone every check is skipped, which is no success."""
     command = [sys.executable, "-m", "pytest", "suites/test_relaxing.py", "--kubernetes-version", "1.34"]
     command += ["--provider", "local", "--cluster-config", "gate-on"]
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False).returncode == 5
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=240, check=False).returncode == 5

@@ -110,7 +110,7 @@ def test_a_component_is_never_there_twice(supervised):
     """A server that is replaced has let go of its port before the next one starts: two would mix up their calls."""
     argv = [sys.executable, "-c", SERVES]
     ready = dataclasses.asdict(Readiness("tcp", "127.0.0.1:7000"))
-    cluster = supervised({}, daemons=[{"name": "a", "argv": argv, "ready": ready, "seconds": 20.0}], stop_order=["a"])
+    cluster = supervised({}, daemons=[{"name": "a", "argv": argv, "ready": ready, "seconds": 60.0}], stop_order=["a"])
     cluster.until("ready")
     first = control.ask(cluster.directory, "status")["daemons"]["a"]["pid"]
     for flag in ("--new", "--newer"):

@@ -141,7 +141,7 @@ def run(server: _Server, node: str = "node-1", **more: Any) -> None:
     server.put(phase="Running", node=node, containerStatuses=up(), **more)
 
 
-def wait(server: _Server, condition: Condition = is_running, budget: float = 2.0, **more: Any) -> Obj:
+def wait(server: _Server, condition: Condition = is_running, budget: float = 30.0, **more: Any) -> Obj:
     return until(server, POD, condition, budget, **more)  # type: ignore[arg-type]
 
 
@@ -341,17 +341,18 @@ def unscheduled(server: _Server) -> None:
 
 def test_message_has_four_parts() -> None:
     """A time-out says what was awaited and in which budget, what was last seen, what happened, where evidence lies."""
-    server = _Server()
+    server = _Server("stall")
     server.put(phase="Pending")
-    later(lambda: unscheduled(server))
+    server.unseen = lambda: unscheduled(server)
     with pytest.raises(WaitTimeout) as caught:
         wait(server, budget=Budget("schedule", 0.3, "standard", "", ""), evidence=lambda: "pod.yaml pv.yaml")  # type: ignore[arg-type]
     what, seen, timeline, evidence = str(caught.value).splitlines()
     assert what == "Pod ns/reader was not running within 0.3 s (budget: schedule)"
     assert re.fullmatch(
-        r"  last seen   \d looks, newest 0\.\d s ago: Pending, PodScheduled=False \(Unschedulable\): no node fits", seen
+        r"  last seen   \d looks, newest \d+\.\d s ago: Pending, PodScheduled=False \(Unschedulable\): no node fits",
+        seen,
     )
-    assert timeline.startswith("  timeline    +0.0 s Pending · +0.")
+    assert re.match(r"  timeline    \+\d+\.\d s Pending · \+\d+\.", timeline)
     assert timeline.endswith("no node fits · no change since")
     assert evidence == "  evidence    pod.yaml pv.yaml"
     assert caught.value.last is not None
@@ -386,14 +387,14 @@ def test_never_violated() -> None:
     server.put(phase="Pending")
     later(flash)
     with pytest.raises(NeverViolated, match="was running, which it must not be"):
-        refrain(server, 0.6)
+        refrain(server, 30)
 
 
 def test_never_looks_a_last_time() -> None:
     """A state that a stalled stream kept back is found by the last look."""
     server = _Server("stall")
     server.put(phase="Pending")
-    later(lambda: run(server))
+    server.unseen = lambda: run(server)
     with pytest.raises(NeverViolated):
         refrain(server, 0.15)
 
@@ -409,14 +410,15 @@ def test_never_sees_what_was_while_the_server_was_busy() -> None:
     server.put(phase="Pending")
     later(flash)
     with pytest.raises(NeverViolated):
-        refrain(server, 0.8)
+        refrain(server, 30)
 
 
 def test_never_holds_for_the_whole_time() -> None:
     """Where nothing happens, the whole time is waited and the object given back."""
-    server = _Server("quiet", "one")
+    server = _Server("quiet", "one", "stall")
     server.put(phase="Pending")
-    later(lambda: server.put(phase="Pending"), lambda: unscheduled(server))
+    later(lambda: server.put(phase="Pending"))
+    server.unseen = lambda: unscheduled(server)
     begun = time.monotonic()
     last = refrain(server)
     assert time.monotonic() - begun >= 0.3
