@@ -42,7 +42,7 @@ def bare(spec: ClusterSpec, scratch: Path) -> tuple[float, float]:
     engine, name = require(), f"bench-{secrets.token_hex(3)}"
     image = choose_image(engine, spec.release)
     document, kubeconfig = scratch / "kind.yaml", scratch / "kubeconfig"
-    document.write_text(document_for(spec.config, image, engine, spec.release))
+    document.write_text(document_for(spec.config, image, engine, spec.release), encoding="utf-8")
     common = [f"--name={name}", f"--kubeconfig={kubeconfig}"]
 
     def kind(*arguments: str) -> float:

@@ -85,7 +85,11 @@ def _namespaces() -> tuple[bool, str, str]:
 
 
 def _proc() -> tuple[bool, str, str]:
-    masked = [m for m in Path("/proc/self/mounts").read_text().splitlines() if m.split()[1].startswith("/proc/")]
+    masked = [
+        m
+        for m in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+        if m.split()[1].startswith("/proc/")
+    ]
     masked = [m.split()[1] for m in masked if m.split()[1] != "/proc/sys/fs/binfmt_misc"]
     if masked:
         fix = "nothing must be done; for a process namespace per cluster start the container with --privileged"
@@ -116,7 +120,9 @@ def _go() -> tuple[bool, str, str]:
     fix = "install Go 1.24 or later from https://go.dev/dl (only needed where nothing can be downloaded)"
     if not go:
         return False, "not installed", fix
-    done = subprocess.run([go, "version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    done = subprocess.run(
+        [go, "version"], capture_output=True, encoding="utf-8", errors="replace", timeout=_PROBE_SECONDS, check=False
+    )
     return done.returncode == 0, done.stdout.strip() or done.stderr.strip().splitlines()[0], fix
 
 
@@ -192,8 +198,8 @@ def _node_image() -> tuple[bool, str, str]:
 
 
 def _inotify() -> tuple[bool, str, str]:
-    instances = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    watches = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())
+    instances = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="utf-8"))
+    watches = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text(encoding="utf-8"))
     fix = inotify.remedy()
     return instances >= 128 and watches >= 8192, f"{instances} instances, {watches} watches", fix
 

@@ -194,7 +194,7 @@ def credentials_kubeconfig(api: Api, path: Path) -> Path:
         "contexts": [{"name": "context", "context": {"cluster": "cluster", "user": api.identity}}],
         "current-context": "context",
     }
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(document, file, indent=2)
     return path
 

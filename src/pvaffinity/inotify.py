@@ -19,7 +19,7 @@ def remedy() -> str:
 def limit() -> int | None:
     """The limit of every user, None where the kernel does not tell."""
     try:
-        return int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+        return int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 

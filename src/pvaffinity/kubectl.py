@@ -133,7 +133,14 @@ class Kubectl:
         try:
             for _ in range(_TRIES):
                 done = subprocess.run(
-                    command, input=input, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+                    command,
+                    input=input,
+                    capture_output=True,
+                    encoding="utf-8",
+                    errors="replace",
+                    timeout=timeout,
+                    env=environment,
+                    check=False,
                 )
                 if done.returncode == 0 or _NOT_ASKED not in done.stderr:
                     break

@@ -127,7 +127,7 @@ def claim_session(directory: Path) -> None:
         UserError: nothing can be written there.
     """
     try:
-        (directory / _SESSION_OWNER).write_text(json.dumps(asdict(Owner.of(os.getpid()))))
+        (directory / _SESSION_OWNER).write_text(json.dumps(asdict(Owner.of(os.getpid()))), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"{directory} cannot be written: {error.strerror}",
@@ -140,7 +140,7 @@ def remove_ended_sessions() -> list[Path]:
     ended = []
     for claim in sorted((run_dir() / "sessions").glob(f"*/{_SESSION_OWNER}")):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            if not Owner(**json.loads(claim.read_text())).alive:
+            if not Owner(**json.loads(claim.read_text(encoding="utf-8"))).alive:
                 remove_tree(claim.parent)
                 ended.append(claim.parent)
     for scratch in sorted((run_dir() / "scratch").glob("*-*-*")):
@@ -166,13 +166,13 @@ def _look(path: Path, by_mark: dict[int, Path]) -> Leftover:
     owner: Owner | None = None
     kept = False
     with contextlib.suppress(OSError, ValueError, TypeError):
-        data = json.loads((path / "owner.json").read_text())
+        data = json.loads((path / "owner.json").read_text(encoding="utf-8"))
         kept = bool(data.pop("kept", False))
         owner = None if kept else Owner(**data)
     # Said by its own file where the cluster never was made to the end.
     provider = next((name for name in ("kind", "existing") if (path / f"{name}.json").exists()), "local")
     with contextlib.suppress(OSError, ValueError, KeyError):
-        provider = json.loads((path / "cluster.json").read_text())["provider"]
+        provider = json.loads((path / "cluster.json").read_text(encoding="utf-8"))["provider"]
     processes = tuple(sorted(pid for pid, where in by_mark.items() if where == path))
     return Leftover(path, provider, owner, processes, kept and (provider != "local" or bool(processes)))
 

@@ -98,7 +98,7 @@ def take_off(api: Api, memory: Path) -> list[str]:
     """
     if not memory.exists():
         return []
-    known = json.loads(memory.read_text())
+    known = json.loads(memory.read_text(encoding="utf-8"))
     kept = []
     for name, labels in known["added"].items():
         try:

@@ -68,5 +68,5 @@ def write_whole(path: Path, text: str) -> Path:
     What is cut short, on a full disk for instance, must not look like the file, nor match ``*.json``.
     """
     temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8")
     return temporary.replace(path)

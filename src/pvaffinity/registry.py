@@ -99,7 +99,7 @@ class Registry:
         record, error = self.directory / f"{spec.id}.json", self.directory / f"{spec.id}.error"
         with filelock.FileLock(self.directory / f"{spec.id}.lock"):
             if error.exists():
-                raise UserError(**json.loads(error.read_text()))
+                raise UserError(**json.loads(error.read_text(encoding="utf-8")))
             users = self.directory / f"{spec.id}.users"
             users.mkdir(exist_ok=True)
             cluster = self._attach(record)
@@ -120,12 +120,12 @@ class Registry:
     @staticmethod
     def _attach(record: Path) -> Cluster | None:
         try:
-            return Cluster.load(Path(json.loads(record.read_text())["directory"]))
+            return Cluster.load(Path(json.loads(record.read_text(encoding="utf-8"))["directory"]))
         except FileNotFoundError:
             return None
 
     def _delete(self, record: Path) -> None:
-        intent = json.loads(record.read_text())
+        intent = json.loads(record.read_text(encoding="utf-8"))
         cluster = records.cluster(intent)
         self._providers(intent["provider"]).delete(cluster, self._say(record.stem))
         record.unlink(missing_ok=True)
@@ -183,10 +183,12 @@ class Registry:
             with filelock.FileLock(record.with_suffix(".lock"), timeout=0):
                 if not record.exists() or any(psutil.pid_exists(user) for user in records.users(record)):
                     return False
-                intent = json.loads(record.read_text())
+                intent = json.loads(record.read_text(encoding="utf-8"))
                 cluster = records.cluster(intent)
                 if "id" in cluster.notes:
-                    write_whole(record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text())
+                    write_whole(
+                        record.with_suffix(".past"), (cluster.directory / "cluster.json").read_text(encoding="utf-8")
+                    )
                 self._save_logs(record, cluster)
                 self._delete(record)
                 return True
@@ -240,7 +242,7 @@ class Registry:
 
     def _say(self, spec_id: str) -> Callable[[str], None]:
         def say(line: str) -> None:
-            with (self.directory / "progress.log").open("a") as log:
+            with (self.directory / "progress.log").open("a", encoding="utf-8") as log:
                 log.write(f"{spec_id}: {line.rstrip()}\n")
 
         return say
@@ -249,16 +251,18 @@ class Registry:
         """Every cluster of the session, also those that have made room for another."""
         found: dict[str, Cluster] = {}
         for past in sorted(self.directory.glob("*.past")):
-            found[past.stem] = Cluster.parse(past.read_text())
+            found[past.stem] = Cluster.parse(past.read_text(encoding="utf-8"))
         for record in self._records():
-            directory = Path(json.loads(record.read_text())["directory"])
+            directory = Path(json.loads(record.read_text(encoding="utf-8"))["directory"])
             if (directory / "cluster.json").exists():
                 found[record.stem] = Cluster.load(directory)
         return iter([found[key] for key in sorted(found)])
 
     def errors(self) -> list[UserError]:
         """What could not be created, and why."""
-        return [UserError(**json.loads(path.read_text())) for path in sorted(self.directory.glob("*.error"))]
+        return [
+            UserError(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(self.directory.glob("*.error"))
+        ]
 
     def close(self, keep: Callable[[Cluster], bool] = lambda _: False) -> Closed:
         """Delete every cluster for which ``keep`` says no. One that cannot be deleted does not keep the others.
@@ -268,7 +272,7 @@ class Registry:
         kept: list[Cluster] = []
         failed: dict[str, UserError] = {}
         for record in self._records():
-            intent = json.loads(record.read_text())
+            intent = json.loads(record.read_text(encoding="utf-8"))
             directory = Path(intent["directory"])
             cluster = records.cluster(intent)
             if (directory / "cluster.json").exists() and keep(cluster):

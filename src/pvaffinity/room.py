@@ -84,7 +84,7 @@ def settle() -> None:
 def _reservations() -> Iterator[tuple[Path, Room]]:
     for path in sorted(_directory().glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            data = json.loads(path.read_text())
+            data = json.loads(path.read_text(encoding="utf-8"))
             lasts = time.time() - path.stat().st_mtime < _LONGEST
             if lasts and Owner(data["pid"], data["start"]).alive:
                 yield path, Room(data["memory"], data["instances"])

@@ -69,13 +69,13 @@ def altered(directory: Path, what: str) -> Iterator[Callable[[], None]]:
         To be called when everything is as configured again.
     """
     mark = directory / _ALTERED
-    mark.write_text("\n".join([*_altered(mark), what]))
+    mark.write_text("\n".join([*_altered(mark), what]), encoding="utf-8")
 
     def restored() -> None:
         left = _altered(mark)
         left.remove(what)
         if left:  # another alteration, within or around this one
-            mark.write_text("\n".join(left))
+            mark.write_text("\n".join(left), encoding="utf-8")
         else:
             mark.unlink()
 
@@ -126,6 +126,8 @@ def _check(directory: Path) -> None:
 
 def _altered(mark: Path) -> list[str]:
     try:
-        return mark.read_text().split("\n")  # one even if it is empty: somebody was killed while writing
+        return mark.read_text(encoding="utf-8").split(
+            "\n"
+        )  # one even if it is empty: somebody was killed while writing
     except FileNotFoundError:
         return []

@@ -169,10 +169,10 @@ class Cache:
                     lock.acquire(timeout=min(reporter.every, 1.0), poll_interval=0.2)
             except Timeout:
                 with contextlib.suppress(OSError):
-                    reporter.tick(f"waiting for process {holder.read_text()}, which is getting it")
+                    reporter.tick(f"waiting for process {holder.read_text(encoding='utf-8')}, which is getting it")
         try:
             with writing(self.root):
-                holder.write_text(str(os.getpid()))
+                holder.write_text(str(os.getpid()), encoding="utf-8")
                 shutil.rmtree(work, ignore_errors=True)
                 work.mkdir(parents=True, exist_ok=True)
                 mine = Path(tempfile.mkdtemp(dir=work))
@@ -207,7 +207,7 @@ class Cache:
 
     def _manifest(self, item: Item) -> dict[str, Any]:
         try:
-            data = json.loads((self.root / item.entry / "manifest.json").read_text())
+            data = json.loads((self.root / item.entry / "manifest.json").read_text(encoding="utf-8"))
             return {name: e for name, e in data.items() if {"sha256", "size", "mtime_ns", "source"} <= e.keys()}
         except (ValueError, AttributeError, FileNotFoundError, NotADirectoryError):
             return {}
@@ -221,7 +221,7 @@ class Cache:
         if not manifest.parent.is_dir():
             return
         temporary = manifest.with_suffix(".tmp")
-        temporary.write_text(json.dumps(entries, indent=1, sort_keys=True))
+        temporary.write_text(json.dumps(entries, indent=1, sort_keys=True), encoding="utf-8")
         _sync(temporary)
         temporary.replace(manifest)
         _sync(manifest.parent)

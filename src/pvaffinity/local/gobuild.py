@@ -64,7 +64,7 @@ class GoBuild:
                 self._check(go, item)
                 self._modules[key] = self._module(go, item)
             with writing(go.module):
-                (go.module / "go.mod").write_text(self._modules[key][0])
+                (go.module / "go.mod").write_text(self._modules[key][0], encoding="utf-8")
                 (go.module / "go.sum").write_bytes(self._modules[key][1])
             target = directory / item.name
             package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
@@ -101,7 +101,7 @@ class GoBuild:
         data = json.loads(output)
         if "Error" in data:
             raise go.error(data["Error"])
-        theirs, sums = Path(data["GoMod"]).read_text(), Path(data["Dir"], "go.sum")
+        theirs, sums = Path(data["GoMod"]).read_text(encoding="utf-8"), Path(data["Dir"], "go.sum")
         text = (
             kubernetes_go_mod(theirs, item.version)
             if item.product == "kubernetes"

@@ -62,7 +62,7 @@ class Go:
         """Make the directories and an empty log."""
         with writing(self.work):
             self.log.parent.mkdir(exist_ok=True)
-            self.log.write_text("")
+            self.log.write_text("", encoding="utf-8")
             self.module.mkdir()
             self._temporary.mkdir()
 
@@ -96,7 +96,7 @@ class Go:
         """
         code, output = self._run(arguments, {**self._environment(), **env})
         if code:
-            raise self.error(self.log.read_text(errors="replace"), output)
+            raise self.error(self.log.read_text(errors="replace", encoding="utf-8"), output)
         return output
 
     def error(self, messages: str, output: str = "") -> Exception:
@@ -133,7 +133,7 @@ class Go:
                             with writing(self.log):
                                 log.write(block)
                         self.reporter.tick(_doing(seen.decode(errors="replace")))
-                return process.wait(), output.read_text()
+                return process.wait(), output.read_text(encoding="utf-8")
             except BaseException:
                 _end(process)
                 raise

@@ -97,7 +97,7 @@ class Launch:
         line = self._process.stdout.readline()
         if not line:
             log = self.directory / "logs" / "supervisor.log"
-            detail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+            detail = log.read_text(errors="replace", encoding="utf-8")[-2000:] if log.exists() else ""
             raise UserError(
                 "the cluster's supervisor ended without a word", "try again; pvaffinity doctor checks this machine",
                 detail=detail,
@@ -145,7 +145,9 @@ class Launch:
     def _known_gates(self) -> list[str]:
         try:
             command = [str(self.binary("kube-apiserver")), "--help"]
-            text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+            text = subprocess.run(
+                command, capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=False
+            ).stdout
         except (OSError, subprocess.SubprocessError):
             return []
         return re.findall(r"(?:kube:|\s)([A-Z]\w+)=true\|false", text)

@@ -108,9 +108,9 @@ def enter_cluster(*, processes: bool = True) -> None:
     flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | (CLONE_NEWPID if processes else 0)
     _check(_libc.unshare(flags), "create user, network and mount namespaces")
     try:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+        Path("/proc/self/setgroups").write_text("deny", encoding="utf-8")
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1", encoding="utf-8")
+        Path("/proc/self/gid_map").write_text(f"0 {gid} 1", encoding="utf-8")
     except OSError as error:
         raise NamespaceError(error.errno or 0, "map the user into its namespace") from error
     mount("none", "/", flags=MS_REC | MS_PRIVATE)

@@ -168,7 +168,7 @@ def write_state(node: Node, config: ClusterConfig, authority: Pair, serving: Pai
     """Put configuration and certificates where the node will look for them."""
     for name in ("logs", "volumeplugins"):
         (node.state / name).mkdir(parents=True, exist_ok=True)
-    (node.state / "config.json").write_text(json.dumps(kubelet_configuration(node, config), indent=1))
+    (node.state / "config.json").write_text(json.dumps(kubelet_configuration(node, config), indent=1), encoding="utf-8")
     (node.state / "ca.crt").write_bytes(authority.certificate.read_bytes())
     (node.state / "serving.crt").write_bytes(serving.certificate.read_bytes())
     key = node.state / "serving.key"

@@ -16,7 +16,7 @@ from pathlib import Path
 def start_time(pid: int) -> int:
     """When a process started, in clock ticks since boot (proc_pid_stat(5), field 22); 0 where it has ended."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return 0
     return 0 if fields[0] in "ZX" else int(fields[19])

@@ -31,7 +31,9 @@ def try_namespaces() -> tuple[str, int]:
     """Make a cluster's namespaces in a process that ends at once; ``("", 0)``, or the step refused and its errno."""
     command = [sys.executable, "-m", "pvaffinity.local.namespaces"]
     for extra in ([], ["--no-pid"]):  # where /proc is masked, a cluster runs without a process namespace
-        done = subprocess.run([*command, *extra], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            [*command, *extra], capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=False
+        )
         answer = json.loads(done.stdout or '{"step": "start a process", "errno": 1}')
         if not answer:
             return "", 0
@@ -43,7 +45,7 @@ def namespaces_remedy(number: int) -> str:
 
     def setting(name: str) -> str:
         try:
-            return Path("/proc/sys", name).read_text().strip()
+            return Path("/proc/sys", name).read_text(encoding="utf-8").strip()
         except OSError:
             return ""
 

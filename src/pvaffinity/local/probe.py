@@ -21,7 +21,11 @@ def version_of(path: Path, name: str) -> str:
     """
     try:
         done = subprocess.run(
-            [path, *_ARGUMENTS.get(name, ["--version"])], capture_output=True, text=True, timeout=20, errors="replace"
+            [path, *_ARGUMENTS.get(name, ["--version"])],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=20,
+            errors="replace",
         )
     except subprocess.TimeoutExpired:
         raise ValueError("it did not tell its version within 20 s") from None

@@ -80,7 +80,7 @@ def _key(base: str) -> str:
 
 def _recall(memory: Path) -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
-        entries = json.loads(memory.read_text())
+        entries = json.loads(memory.read_text(encoding="utf-8"))
         now = time.time()
         return {
             key: f"{e['why']}, tried {now - e['at']:.0f} s ago"
@@ -95,9 +95,9 @@ def _remember(memory: Path, reasons: Mapping[str, str]) -> None:
         memory.parent.mkdir(parents=True, exist_ok=True)
         temporary = memory.with_suffix(f".{os.getpid()}")
         try:
-            entries = dict(json.loads(memory.read_text()))
+            entries = dict(json.loads(memory.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             entries = {}
         entries |= {key: {"why": why, "at": time.time()} for key, why in reasons.items()}
-        temporary.write_text(json.dumps(entries))
+        temporary.write_text(json.dumps(entries), encoding="utf-8")
         temporary.replace(memory)

@@ -36,7 +36,7 @@ _STOP_SECONDS = 5.0
 class _Supervisor:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.spec: dict[str, Any] = json.loads((directory / "spec.json").read_text())
+        self.spec: dict[str, Any] = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
         self.owner = Owner(**self.spec["owner"])
         self.selector = selectors.DefaultSelector()
         self.waiting: dict[int, socket.socket] = {}  # orders passed on, by id, and who asked

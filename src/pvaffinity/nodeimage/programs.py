@@ -40,7 +40,8 @@ def needed_images(kubeadm: Path, version: str) -> dict[str, str]:
     done = subprocess.run(
         [kubeadm, "config", "images", "list", f"--kubernetes-version=v{version}"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         timeout=60,
         check=False,
         env={"PATH": os.defpath, "HOME": "/nonexistent"},

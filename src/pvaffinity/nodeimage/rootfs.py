@@ -102,7 +102,7 @@ def _remove_abandoned(directory: Path) -> None:
 def _run(command: list[str], directory: Path, log: Path, reporter: Reporter) -> int:
     # TMPDIR: what is unpacked is large, and /tmp may be a small memory file system.
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "0", "TMPDIR": str(directory), "LC_ALL": "C"}
-    with writing(log), log.open("w") as messages:
+    with writing(log), log.open("w", encoding="utf-8") as messages:
         process = subprocess.Popen(
             command, stdout=messages, stderr=messages, env=environment, stdin=subprocess.DEVNULL, process_group=0
         )
@@ -110,7 +110,7 @@ def _run(command: list[str], directory: Path, log: Path, reporter: Reporter) -> 
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(min(1.0, reporter.every))
-            reporter.tick(_step(log.read_text(errors="replace")))
+            reporter.tick(_step(log.read_text(errors="replace", encoding="utf-8")))
     except BaseException:
         for number in (signal.SIGINT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -130,7 +130,7 @@ def _step(text: str) -> str:
 
 
 def _failure(log: Path) -> UserError:
-    text = log.read_text(errors="replace")
+    text = log.read_text(errors="replace", encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith(("E:", "Err:"))] or text.splitlines()[-1:]
     why = lines[0] if lines else "no message"
     if "No space left on device" in text:

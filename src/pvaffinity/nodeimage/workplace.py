@@ -84,7 +84,7 @@ def place() -> str:
 
     An engine may be used from several, and what is another's must be left alone.
     """
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8")
     return hashlib.sha256(f"{boot}{Path('/proc/self/ns/pid').readlink()}".encode()).hexdigest()[:12]
 
 

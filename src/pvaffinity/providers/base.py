@@ -88,7 +88,7 @@ class Cluster:
         Raises:
             OSError: there is no such file.
         """
-        return cls.parse((directory / "cluster.json").read_text())
+        return cls.parse((directory / "cluster.json").read_text(encoding="utf-8"))
 
     @classmethod
     def parse(cls, text: str) -> Cluster:

@@ -240,7 +240,9 @@ def _kubectl(release: Release) -> Path | None:
         return None
     try:
         command = [path, "version", "--client", "-o", "json"]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        told = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=True
+        ).stdout
         minor = int(re.sub(r"\D", "", json.loads(told)["clientVersion"]["minor"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):
         return None

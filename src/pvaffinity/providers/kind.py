@@ -90,7 +90,9 @@ class KindProvider:
             json.dumps({"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)}),
         )
         kind_run.wrap(kind.binary, directory)
-        (directory / "kind.yaml").write_text(kind_document.document_for(spec.config, image, engine, spec.release))
+        (directory / "kind.yaml").write_text(
+            kind_document.document_for(spec.config, image, engine, spec.release), encoding="utf-8"
+        )
         nodes = _nodes(spec, name)
         try:
             self._make(engine, kind, image, name, directory, progress)
@@ -137,7 +139,7 @@ class KindProvider:
         if not cluster.directory.exists():
             return
         with contextlib.suppress(OSError, ValueError, TypeError):
-            kind_run.stop(Owner(**json.loads((cluster.directory / "creator.json").read_text())))
+            kind_run.stop(Owner(**json.loads((cluster.directory / "creator.json").read_text(encoding="utf-8"))))
         if (cluster.directory / "kind.json").exists():
             self._delete(kind_setup.engine_of(cluster.directory), cluster.name, cluster.directory)
         remove_tree(cluster.directory)
@@ -184,7 +186,7 @@ class KindProvider:
             code = self._start(engine, image, name, directory, progress)
             if code == 0:
                 return
-            text = (directory / "kind.log").read_text(errors="replace")
+            text = (directory / "kind.log").read_text(errors="replace", encoding="utf-8")
             if attempt == 2 or not any(sign in text for sign in _SLOW_BOOT):
                 raise kind_logs.failure(engine, kind, name, "kind could not create the cluster", text)
             progress("kind: the nodes were slow to start; trying once more")
@@ -203,11 +205,13 @@ class KindProvider:
         try:
             return kind_nodes.await_ready(api, nodes), kind_nodes.gates(api, spec.config, nodes[0])
         except UserError as error:
-            if kept := kind_logs.keep(engine, kind, name, (directory / "kind.log").read_text(errors="replace")):
+            if kept := kind_logs.keep(
+                engine, kind, name, (directory / "kind.log").read_text(errors="replace", encoding="utf-8")
+            ):
                 kind_logs.add(error, f"the nodes' logs: {kept}")
             raise
         except (WaitError, ApiError, *TRANSPORT_ERRORS) as error:
-            text = f"{(directory / 'kind.log').read_text(errors='replace')}\n{error}"
+            text = f"{(directory / 'kind.log').read_text(errors='replace', encoding='utf-8')}\n{error}"
             raise kind_logs.failure(engine, kind, name, "the cluster's nodes did not become Ready", text) from None
 
     def _delete(self, engine: Engine, name: str, directory: Path) -> None:

@@ -36,7 +36,7 @@ def keep(engine: Engine, kind: Kind, name: str, text: str) -> Path | None:
     kept = failures_dir() / name
     try:
         kept.mkdir(parents=True, exist_ok=True)
-        (kept / "kind.log").write_text(text)
+        (kept / "kind.log").write_text(text, encoding="utf-8")
         export(engine, kind, name, kept)
     except OSError:
         return None  # a full disk, most likely, which is no reason to tell less of what went wrong

@@ -70,7 +70,7 @@ class Creation:
                 start_new_session=True,  # Ctrl-C reaches us alone; what becomes of kind is our decision
             )
         by = Owner.of(self._process.pid)
-        (directory / "creator.json").write_text(json.dumps({"pid": by.pid, "start": by.start}))
+        (directory / "creator.json").write_text(json.dumps({"pid": by.pid, "start": by.start}), encoding="utf-8")
 
     def wait(self, progress: Progress) -> int:
         """Follow the log until it has ended; returns its exit code. Any exception ends it, and undoes its work."""

@@ -83,7 +83,7 @@ def engine_of(directory: Path) -> Engine:
         UserError: it does not answer.
     """
     try:
-        environment = json.loads((directory / "kind.json").read_text())["engine"]
+        environment = json.loads((directory / "kind.json").read_text(encoding="utf-8"))["engine"]
     except (OSError, ValueError, KeyError):
         return require()
     try:
@@ -137,7 +137,7 @@ def _kind(path: Path, where: str) -> Kind:
     path = path.expanduser().absolute()
     try:
         done = subprocess.run(
-            [path, "version"], capture_output=True, text=True, errors="replace", timeout=20, check=False
+            [path, "version"], capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=False
         )
     except OSError as error:
         raise UserError(f"{path} (from {where}) does not run: {error.strerror}", _INSTALL) from error

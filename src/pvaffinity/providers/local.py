@@ -73,9 +73,9 @@ class LocalProvider:
             for node in nodes:
                 node.state.mkdir(parents=True, mode=0o700)
             (directory / "logs").mkdir()
-            (directory / "owner.json").write_text(json.dumps({"pid": by.pid, "start": by.start}))
+            (directory / "owner.json").write_text(json.dumps({"pid": by.pid, "start": by.start}), encoding="utf-8")
             wanted = plan(spec.config, directory, nodes, binaries.path, by)
-            (directory / "spec.json").write_text(json.dumps(wanted, indent=1))
+            (directory / "spec.json").write_text(json.dumps(wanted, indent=1), encoding="utf-8")
         except OSError as error:
             remove_tree(directory)
             raise UserError(
@@ -124,7 +124,7 @@ class LocalProvider:
         """See :meth:`pvaffinity.providers.base.Provider.disown`; ``pvaffinity clean --all`` removes it."""
         with contextlib.suppress(control.NoAnswerError):
             control.ask(cluster.directory, "disown")
-            (cluster.directory / "owner.json").write_text(json.dumps({"kept": True}))
+            (cluster.directory / "owner.json").write_text(json.dumps({"kept": True}), encoding="utf-8")
 
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.stop_kubelet`; returns when it has ended.
@@ -161,7 +161,7 @@ class LocalProvider:
         """
         check_component(component)
         try:
-            daemons = json.loads((cluster.directory / "spec.json").read_text())["daemons"]
+            daemons = json.loads((cluster.directory / "spec.json").read_text(encoding="utf-8"))["daemons"]
         except OSError as error:
             raise UserError(f"cluster {cluster.name} has ended", "start another one") from error
         configured = next(daemon["argv"] for daemon in daemons if daemon["name"] == component)

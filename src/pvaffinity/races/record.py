@@ -193,7 +193,7 @@ class Record:
             "notes": dict(self.notes),
         }
         lines = [header, *(history.to_dict() for history in self.histories)]
-        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8")
         return path
 
     @classmethod

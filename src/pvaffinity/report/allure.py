@@ -94,7 +94,7 @@ def _run(command: list[str], seconds: float, directory: Path) -> str | None:
         cwd=directory,
         env={**os.environ, **_QUIET_NPM},
         start_new_session=True,
-        text=True,
+        encoding="utf-8",
         errors="replace",
     )
     try:

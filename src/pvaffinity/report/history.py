@@ -91,7 +91,7 @@ class History:
     def save(self, site: Path) -> None:
         """Write the rows; the runs' own files are the publisher's."""
         data = {"schema": SCHEMA, "runs": [asdict(run) for run in self.runs]}
-        (site / FILE).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        (site / FILE).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def earlier(place: str) -> History:

@@ -64,18 +64,18 @@ def publish(
     made = None
     if allure:
         trend = site / ALLURE
-        trend.write_text(_last(history.allure, KEEP_ALLURE - 1))
+        trend.write_text(_last(history.allure, KEEP_ALLURE - 1), encoding="utf-8")
         made = allure_html(allure, site / "allure", history=trend, progress=progress)
     elif history.allure:
-        (site / ALLURE).write_text(history.allure)
+        (site / ALLURE).write_text(history.allure, encoding="utf-8")
     write(result, site, allure=made, back="index.html")
     for name, old in (history.results or {}).items():
         directory = site / "runs" / name
         directory.mkdir(parents=True)
         old.save(directory / "conformance.json")
-        (directory / "summary.html").write_text(page(old, back="../../index.html"))
+        (directory / "summary.html").write_text(page(old, back="../../index.html"), encoding="utf-8")
     index = site / "index.html"
-    index.write_text(_index(history, headline(result), allure=made is not None))
+    index.write_text(_index(history, headline(result), allure=made is not None), encoding="utf-8")
     return index
 
 

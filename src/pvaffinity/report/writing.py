@@ -19,9 +19,9 @@ def write(result: Conformance, directory: Path, *, allure: Path | None = None, b
     """
     directory.mkdir(parents=True, exist_ok=True)
     result.save(directory / "conformance.json")
-    (directory / "matrix.md").write_text(matrix(result))
-    (directory / "badge.json").write_text(json.dumps(badge(result)) + "\n")
+    (directory / "matrix.md").write_text(matrix(result), encoding="utf-8")
+    (directory / "badge.json").write_text(json.dumps(badge(result)) + "\n", encoding="utf-8")
     summary = directory / "summary.html"
     link = allure.relative_to(directory).as_posix() if allure else None
-    summary.write_text(page(result, allure=link, back=back))
+    summary.write_text(page(result, allure=link, back=back), encoding="utf-8")
     return summary

@@ -61,8 +61,8 @@ def main() -> None:
         out = Path(directory)
         data = compile_descriptor(out).SerializeToString(deterministic=True)
         pieces = "\n    ".join(repr(data[start : start + 60]) for start in range(0, len(data), 60))
-        (_HERE / "cri_pb2.py").write_text(_TEMPLATE.replace("{literal}", pieces))
-        (_HERE / "cri_pb2.pyi").write_text((out / "cri_pb2.pyi").read_text())
+        (_HERE / "cri_pb2.py").write_text(_TEMPLATE.replace("{literal}", pieces), encoding="utf-8")
+        (_HERE / "cri_pb2.pyi").write_text((out / "cri_pb2.pyi").read_text(encoding="utf-8"), encoding="utf-8")
 
 
 if __name__ == "__main__":
