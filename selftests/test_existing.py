@@ -17,6 +17,7 @@ import yaml
 
 from fixtures.existing import config_for
 from fixtures.options import expects
+from pvaffinity import kubeconfig as kubeconfig_module
 from pvaffinity.errors import UserError
 from pvaffinity.providers.existing import Target
 from pvaffinity.providers.existing_measure import Measured, measure, release_of
@@ -201,6 +202,30 @@ def test_what_is_wrong_is_told_in_two_lines(tmp_path: Path, arguments: tuple[str
     assert what in result.stderr
     assert "to fix: " in result.stderr
     assert "Traceback" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "user,what",
+    [
+        ({"client-certificate-data": "x", "client-key-data": "x"}, "cannot be used"),
+        ({"client-certificate": "nosuch.pem", "client-key": "nosuch.pem"}, "nosuch.pem"),
+        ({"token": "t"}, "does not answer"),
+    ],
+    ids=["no base64", "no file", "no server"],
+)
+def test_remedies_name_the_users_file(tmp_path: Path, user: Any, what: str) -> None:
+    """What to do names the kubeconfig that the user gave, whose private copy is gone by then."""
+    path = tmp_path / "my clusters"
+    path.write_text(kubeconfig(tmp_path, free_port()).read_text())
+    document = yaml.safe_load(path.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
+    path.write_text(yaml.safe_dump({**document, "users": [{"name": "u", "user": user}]}))
+    with pytest.raises(UserError, match=what) as told:
+        measure(Target(path))
+    assert f"kubectl --kubeconfig '{path}' " in told.value.fix
+    copy = kubeconfig_module.write_private(Target(path).document(), tmp_path / "copy")
+    again = kubeconfig_module.read([copy])
+    assert (str(again), again.kubectl) == (str(path), f"kubectl --kubeconfig '{path}'")
 
 
 @pytest.mark.parametrize("option", [("--kubeconfig", "x"), ("--context", "x"), ("--allow-node-labels",)])

@@ -21,7 +21,7 @@ from kubernetes import client, config
 
 from pvaffinity import kubeconfig
 from pvaffinity.credentials import Tokens, tokens_of
-from pvaffinity.errors import ApiError, UserError
+from pvaffinity.errors import ApiError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
 from pvaffinity.wire import TRANSPORT_ERRORS, WatchStop, decode, lines, patient, selectors
 
@@ -79,7 +79,8 @@ class Api:
         Raises:
             UserError: the file cannot be used, names no such context, or its credential plugin failed.
         """
-        document = kubeconfig.read([path]).only(context)
+        named = kubeconfig.read([path])
+        document = named.only(context)
         entry = document["users"][0]["user"] if document["users"] else {}
         tokens = tokens_of(entry, document["clusters"][0]["cluster"])
         settings = client.Configuration()
@@ -88,8 +89,7 @@ class Api:
             config.load_kube_config_from_dict(document, client_configuration=settings, persist_config=False)
             return cls(client.ApiClient(settings), identity, labels=labels, tokens=tokens)
         except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-            fix = f"check it with: kubectl --kubeconfig '{path}' config view"
-            raise UserError(f"kubeconfig {path} cannot be used: {error}".splitlines()[0], fix) from error
+            raise named.unusable((str(error) or repr(error)).splitlines()[0]) from error
 
     @property
     def configuration(self) -> client.Configuration:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 __all__ = ["Kubeconfig", "named_by", "read", "write_private"]
 
+import contextlib
 import difflib
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,8 @@ from pvaffinity.errors import UserError
 from pvaffinity.objects import Obj
 from pvaffinity.shape import ShapeError, check_fields, from_yaml, shaped
 
+_SOURCE = "pvaffinity.dev/source"
+"""Extension of a private copy that says what it was made of."""
 _TEXT = str | None
 _CLUSTER = {
     **dict.fromkeys(("server", "certificate-authority", "certificate-authority-data"), _TEXT),
@@ -55,7 +59,7 @@ class Kubeconfig:
     """One or several files as one.
 
     Attributes:
-        files: where it was read.
+        files: where it was read; of a private copy, the user's files that it was made of.
         current: the files' current context; empty where they name none.
         clusters: by name, file names in them made absolute; users and contexts likewise.
     """
@@ -68,6 +72,17 @@ class Kubeconfig:
 
     def __str__(self) -> str:
         return ", ".join(str(path) for path in self.files)
+
+    def unusable(self, why: str) -> UserError:
+        """The error that says so, with a command to see more."""
+        return UserError(f"kubeconfig {self} cannot be used: {why}", f"check it with: {self.kubectl} config view")
+
+    @property
+    def kubectl(self) -> str:
+        """How a command line with kubectl begins that uses these files."""
+        if len(self.files) == 1:
+            return f"kubectl --kubeconfig {shlex.quote(str(self.files[0]))}"
+        return f"KUBECONFIG={shlex.quote(os.pathsep.join(map(str, self.files)))} kubectl"
 
     def only(self, context: str | None = None) -> Obj:
         """A document with one context and what belongs to it; the files' current context by default.
@@ -85,6 +100,7 @@ class Kubeconfig:
             raise UserError(f"no context {name!r} in kubeconfig {self}{hint}", f"contexts there: {known}")
         chosen = self.contexts[name]
         document: Obj = {"apiVersion": "v1", "kind": "Config", "current-context": name, "users": []}
+        document["extensions"] = [{"name": _SOURCE, "extension": {"files": [str(p.absolute()) for p in self.files]}}]
         document["contexts"] = [{"name": name, "context": chosen}]
         cluster, user = str(chosen.get("cluster") or ""), str(chosen.get("user") or "")
         for what, wanted, there in (("cluster", cluster, self.clusters), ("user", user, self.users)):
@@ -120,10 +136,11 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
     Raises:
         UserError: a file is missing, cannot be read, or is no kubeconfig.
     """
-    current = ""
+    current, files = "", list[Path]()
     merged: dict[str, dict[str, Obj]] = {section: {} for section in _SECTIONS}
     for path in paths:
         data = _load(path)
+        files += _source(data) or [path]
         try:
             current = current or shaped(str, data.get("current-context") or "", "current-context")
             for section in _SECTIONS:
@@ -131,7 +148,7 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
                     merged[section].setdefault(name, entry)
         except ShapeError as error:
             raise _unusable(path, str(error)) from error
-    return Kubeconfig(tuple(paths), current, **merged)
+    return Kubeconfig(tuple(files), current, **merged)
 
 
 def write_private(document: Mapping[str, Any], path: Path) -> Path:
@@ -139,6 +156,16 @@ def write_private(document: Mapping[str, Any], path: Path) -> Path:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(document, file, indent=2)
     return path
+
+
+def _source(data: Obj) -> list[Path]:
+    """The files that a private copy was made of: its reader may have no copy to look at any more."""
+    entries = data.get("extensions")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == _SOURCE:
+            with contextlib.suppress(ShapeError):
+                return [Path(name) for name in shaped(dict[str, list[str]], entry.get("extension")).get("files", ())]
+    return []
 
 
 def _load(path: Path) -> Obj:
@@ -182,5 +209,4 @@ def _absolute(entry: Obj, base: Path) -> Obj:
 
 
 def _unusable(path: Path, why: str) -> UserError:
-    fix = f"check it with: kubectl --kubeconfig '{path}' config view"
-    return UserError(f"kubeconfig {path} cannot be used: {why}", fix)
+    return Kubeconfig((path,)).unusable(why)

@@ -21,6 +21,7 @@ from pvaffinity import kubeconfig, node_labels
 from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.conditions import is_gone
 from pvaffinity.errors import ApiError, UserError
+from pvaffinity.kubeconfig import Kubeconfig
 from pvaffinity.local.bincache import Cache, Item
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.objects import Obj, Ref, ref_of
@@ -67,10 +68,18 @@ class Target:
         Raises:
             UserError: no file is named, one cannot be used, or there is no such context.
         """
+        return self.read().only(self.context)
+
+    def read(self) -> Kubeconfig:
+        """The files that are meant, as one.
+
+        Raises:
+            UserError: no file is named, or one cannot be used.
+        """
         files = [self.kubeconfig.expanduser()] if self.kubeconfig else kubeconfig.named_by()
         if not files:
             raise UserError("no cluster is named", "name its kubeconfig: --kubeconfig FILE, or set KUBECONFIG")
-        return kubeconfig.read(files).only(self.context)
+        return kubeconfig.read(files)
 
 
 class ExistingProvider:

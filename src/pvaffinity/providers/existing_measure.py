@@ -7,6 +7,7 @@ __all__ = ["Measured", "measure", "release_of"]
 import contextlib
 import json
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,11 +70,12 @@ def measure(target: Target) -> Measured:
     Raises:
         UserError: it cannot be reached, does not know us, or gives too few rights; each says what to do.
     """
-    document = target.document()
+    files = target.read()
+    document = files.only(target.context)
     context = str(document["current-context"])
     with tempfile.TemporaryDirectory(prefix="pvaffinity-") as directory:
         api = Api.from_kubeconfig(kubeconfig.write_private(document, Path(directory) / "kubeconfig"))
-        look = f"kubectl --context '{context}' get --raw /version"
+        look = f"{files.kubectl} --context {shlex.quote(context)} get --raw /version"
         try:
             release, note = release_of(api.text("/version", timeout=10))
             _check_rights(api, target, context)
