@@ -41,7 +41,7 @@ def test_the_gate_is_read_for_each_component(name, apiserver, scheduler):
         (HEAD + "nodes:\n- role: control-plane\n  label: {}\n", "unknown key nodes[0].label; did you mean labels?"),
         (HEAD + "nodes:\n- role: master\n", "nodes[0].role is 'master'"),
         (HEAD + "nodes:\n- role: worker\n", "has 0 control-plane nodes"),
-        (HEAD + f"featureGates: {{{GATE}: 'yes'}}\n", f"featureGates.{GATE} is 'yes'"),
+        (HEAD + f"featureGates: {{{GATE}: 'yes'}}\n", f'featureGates.{GATE} is "yes"'),
         (HEAD + "kubeadmConfigPatches: ['kind: InitConfiguration']\n", "'InitConfiguration' are not understood"),
         (
             HEAD + "kubeadmConfigPatches: ['{kind: ClusterConfiguration, apiServers: {}}']\n",

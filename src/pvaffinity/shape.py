@@ -1,36 +1,22 @@
 """Documents that somebody wrote or changed by hand: decoded, and every value checked to be of the type it must have.
 
-What is wrong is told in one line with the place in the document, such as ``nodes[1].labels is 3, not a mapping``; the
-caller knows the file and what to do about it.
+What is wrong is told in one line with the place in the document, such as ``nodes[1].labels is 3: input should be an
+object``; the caller knows the file and what to do about it.
 """
 
 from __future__ import annotations
 
 __all__ = ["ShapeError", "check_fields", "from_json", "from_yaml", "shaped"]
 
-import dataclasses
-import enum
 import functools
 import json
-import math
-import types
-import typing
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any, NoReturn, TypeVar, cast
 
+import pydantic
 import yaml
 
 T = TypeVar("T")
-
-_NAMES = {
-    str: "a string",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    dict: "a mapping",
-    list: "a list",
-    types.NoneType: "null",
-}
 
 
 class ShapeError(ValueError):
@@ -54,13 +40,11 @@ def from_yaml(text: str) -> Any:
         ShapeError: it is none.
     """
     try:
-        made = yaml.load(text, _Loader)
-        json.dumps(made, allow_nan=False)
+        return from_json(json.dumps(yaml.load(text, _Loader), allow_nan=False))
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise ShapeError(str(error).splitlines()[0]) from error
-    return made
 
 
 def from_json(text: str | bytes) -> Any:
@@ -70,7 +54,7 @@ def from_json(text: str | bytes) -> Any:
         ShapeError: it is none.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
     except ValueError as error:
@@ -80,16 +64,23 @@ def from_json(text: str | bytes) -> Any:
 def shaped(form: type[T], value: Any, where: str = "") -> T:
     """A decoded value as a type: checked all the way down, dataclasses and enumerations made of it.
 
+    Nothing is converted that JSON tells apart: a text is no number, nor is true; a whole number is a ``float``, too.
+
     Args:
-        form: ``str``, ``bool``, ``int``, ``float``, ``Any``, an enumeration, a dataclass, or lists, tuples, mappings
-            and unions of them. A whole number is a ``float`` as well; true is no number.
+        form: whatever pydantic knows of plain types, enumerations and dataclasses.
         value: as YAML or JSON has it.
         where: its place in the document; empty for all of it.
 
     Raises:
         ShapeError: something is of another type, or a dataclass's field is missing or unknown.
     """
-    made: T = _shaped(form, value, where)
+    try:
+        text = json.dumps(value, allow_nan=False)
+        made: T = _adapter(cast(Hashable, form)).validate_json(text, strict=True, extra="forbid")
+    except pydantic.ValidationError as error:
+        raise ShapeError(_told(error, where)) from None
+    except ValueError as error:
+        raise ShapeError(f"{where or 'the document'}: {error}") from error
     return made
 
 
@@ -101,103 +92,35 @@ def check_fields(forms: Mapping[str, Any], value: Any, where: str = "") -> Mappi
     """
     made = shaped(dict[str, Any], value, where)
     for name, form in forms.items():
-        _shaped(form, made.get(name), f"{_below(where)}{name}")
+        shaped(form, made.get(name), f"{where}.{name}" if where else name)
     return made
 
 
-def _shaped(form: Any, value: Any, where: str) -> Any:
-    if form is Any:
-        return value
-    origin, parts = typing.get_origin(form) or form, typing.get_args(form)
-    if origin in (typing.Union, types.UnionType):
-        return _either(parts, value, where)
-    if dataclasses.is_dataclass(origin):
-        return _made(origin, value, where)
-    if isinstance(origin, type) and issubclass(origin, enum.Enum):
-        known = [member.value for member in origin]
-        if value not in known:
-            raise ShapeError(f"{_place(where)} is {_seen(value)}, not one of {', '.join(map(str, known))}")
-        return origin(value)
-    if issubclass(origin, Mapping):
-        _check(dict, value, where)
-        key, each = parts or (Any, Any)
-        return {
-            _shaped(key, k, f"a key of {_place(where)}"): _shaped(each, v, f"{_below(where)}{k}")
-            for k, v in value.items()
-        }
-    if issubclass(origin, Sequence) and origin is not str:
-        _check(list, value, where)
-        items = [_shaped(parts[0] if parts else Any, item, f"{where}[{n}]") for n, item in enumerate(value)]
-        return tuple(items) if origin is tuple else items
-    _check(origin, value, where)
-    return value
-
-
-def _either(parts: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The first that fits; where none does, the last told is the one whose outer type is right."""
-    told: ShapeError | None = None
-    for part in parts:
-        try:
-            return _shaped(part, value, where)
-        except ShapeError as error:
-            if told is None or not str(error).startswith(f"{_place(where)} is "):
-                told = error
-    assert told is not None
-    if str(told).startswith(f"{_place(where)} is "):
-        wanted = " or ".join(dict.fromkeys(map(_name, parts)))
-        raise ShapeError(f"{_place(where)} is {_seen(value)}, not {wanted}")
-    raise told
-
-
-def _made(form: Any, value: Any, where: str) -> Any:
-    _check(dict, value, where)
-    fields, hints = dataclasses.fields(form), _hints(form)
-    for field in fields:
-        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if needed and field.name not in value:
-            raise ShapeError(f"{_below(where)}{field.name} is missing")
-    for key in value:
-        if key not in hints:
-            raise ShapeError(f"{_below(where)}{key} is unknown")
-    return form(**{key: _shaped(hints[key], each, f"{_below(where)}{key}") for key, each in value.items()})
-
-
 @functools.cache
-def _hints(form: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(form)
-    return {field.name: hints[field.name] for field in dataclasses.fields(form)}
+def _adapter(form: Hashable) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(form)
 
 
-def _check(kind: type, value: Any, where: str) -> None:
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (isinstance(value, bool) and kind is not bool):
-        raise ShapeError(f"{_place(where)} is {_seen(value)}, not {_NAMES[kind]}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ShapeError(f"{_place(where)} is {value}, not {_NAMES[kind]}")
-
-
-def _name(form: Any) -> str:
-    origin = typing.get_origin(form) or form
-    if dataclasses.is_dataclass(origin) or issubclass(origin, Mapping):
-        return _NAMES[dict]
-    return _NAMES[list] if issubclass(origin, Sequence) and origin is not str else _NAMES[origin]
-
-
-def _place(where: str) -> str:
-    return where or "the document"
-
-
-def _below(where: str) -> str:
-    return f"{where}." if where else ""
+def _told(error: pydantic.ValidationError, where: str) -> str:
+    """The first thing wrong, with its place and with what is there instead."""
+    first = error.errors(include_url=False)[0]
+    for step in first["loc"]:
+        where += f"[{step}]" if isinstance(step, int) else f".{step}" if where else step
+    where = where or "the document"
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "unexpected_keyword_argument":
+        return f"{where} is unknown"
+    return f"{where} is {_seen(first['input'])}: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 
 def _seen(value: Any) -> str:
     """A value as its author may know it, in one short line."""
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = repr(value)
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
