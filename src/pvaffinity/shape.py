@@ -98,7 +98,7 @@ def check_fields(forms: Mapping[str, Any], value: Any, where: str = "") -> Mappi
 
 @functools.cache
 def _adapter(form: Hashable) -> pydantic.TypeAdapter[Any]:
-    return pydantic.TypeAdapter(form)
+    return pydantic.TypeAdapter(cast(Any, form))
 
 
 def _told(error: pydantic.ValidationError, where: str) -> str:
