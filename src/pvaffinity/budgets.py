@@ -106,7 +106,7 @@ _TABLE = (
     ),
     Budget(
         "race",
-        420,
+        600,
         "patience",
         "a sweep of 260 rounds",
         "simulated containers: 40 s to 100 s, measured; real ones: about one a second on two cores, and shots miss",
