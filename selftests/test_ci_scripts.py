@@ -60,15 +60,24 @@ def test_a_cluster_directory_counts(tmp_path):
 
 
 def test_a_node_of_a_kind_cluster_counts(tmp_path):
-    """A container is told by its cluster's name; the user's own clusters and other containers do not count."""
+    """A container is told by its cluster's name or its own; the user's clusters and other containers do not count."""
     docker = tmp_path / "docker"
-    nodes = ["a pv-137-gate-on-3fa2c1", "b kind", "c pv-137-gate-on-3fa2c1-mine", "d ", "e pv-next-mine-000000"]
+    nodes = ["a pv-137-gate-on-3fa2c1", "b kind", "c pv-137-gate-on-3fa2c1-mine", "d ", "e pv-138-mine-000000"]
+    nodes += [
+        "f my-ci-136-gate-off-0a1b2c",
+        "pvaffinity-build-0123456789ab-12-345-0a1b2c3d ",
+        "g my-ci-gate-off-0a1b2c",
+    ]
     docker.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(f"'{node}'" for node in nodes))
     docker.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     code, said, _ = call("nothing-left", PVAFFINITY_RUN=tmp_path, PATH=path)
     assert code == 1
-    assert [line.split()[1] for line in said.splitlines() if "container" in line] == ["a", "e"]
+    assert [line.split()[1] for line in said.splitlines() if "container" in line] == [
+        *("a", "e", "f"),
+        "pvaffinity-build-0123456789ab-12-345-0a1b2c3d",
+        "h",
+    ]
 
 
 def junit(path, *cases):
