@@ -67,6 +67,7 @@ def test_a_node_of_a_kind_cluster_counts(tmp_path):
         "f my-ci-136-gate-off-0a1b2c",
         "pvaffinity-build-0123456789ab-12-345-0a1b2c3d ",
         "g my-ci-gate-off-0a1b2c",
+        "h up-0a1b2c",
     ]
     docker.write_text("#!/bin/sh\nprintf '%s\\n' " + " ".join(f"'{node}'" for node in nodes))
     docker.chmod(0o755)
