@@ -204,6 +204,12 @@ def test_whatever_happens_to_a_running_pod_affects_it(now):
     assert condition(annotated).state == "not yet"
 
 
+def test_a_message_says_what_of_a_running_pod_is_not_as_before():
+    """A kubelet that ends a pod may write phase Running once more, without containers: the phase tells nothing."""
+    now = pod("n", phase="Running", startTime="t")
+    assert is_affected_since(running())(now).seen == "Running, on n; not as before: containers"
+
+
 def test_a_pod_is_scheduled_as_soon_as_it_has_a_node():
     """Bound counts, running or not: a kubelet that holds a pod back does not undo what the scheduler did."""
     assert is_scheduled(pod(phase="Pending")).state == "not yet"

@@ -35,6 +35,7 @@ def test_new_pods_start_on_gen2_nodes_only(cluster, volume, pod, until, never, u
     assert vol.changes() == {"spec.nodeAffinity"}
 
 
+@pytest.mark.alone  # else another test's volume might be what makes the scheduler look again
 def test_a_pod_waiting_for_gen2_gets_in(cluster, volume, pod, until, upgrade, places):
     """A pod that already waited on gen2 nodes starts once the volume has moved, without being re-created."""
     vol = volume(affinity=on_disk(places.gen1))

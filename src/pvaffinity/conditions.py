@@ -106,15 +106,24 @@ def is_unschedulable_because(pattern: str = VOLUME_AFFINITY) -> Condition:
 def is_affected_since(before: Obj) -> Condition:
     """A pod that is not left alone: other UID, node, phase, start time or containers than before, or being deleted."""
 
-    def identity(pod: Obj) -> list[Any]:
+    def identity(pod: Obj) -> dict[str, Any]:
         status = status_of(pod)
         seen = status.get("containerStatuses") or ()
-        containers = [(c.get("containerID"), c.get("restartCount"), c.get("state")) for c in seen]
-        what = [pod["metadata"]["uid"], pod["spec"].get("nodeName"), status.get("phase"), status.get("startTime")]
-        return [*what, is_leaving(pod), containers]
+        return {
+            "UID": pod["metadata"]["uid"],
+            "node": pod["spec"].get("nodeName"),
+            "phase": status.get("phase"),
+            "start time": status.get("startTime"),
+            "deletion": is_leaving(pod),
+            "containers": [(c.get("containerID"), c.get("restartCount"), c.get("state")) for c in seen],
+        }
+
+    was = identity(before)
 
     def check(obj: Obj | None) -> Look:
-        return Look("met" if obj is None or identity(obj) != identity(before) else "not yet", describe(obj))
+        changed = [what for what, now in identity(obj).items() if now != was[what]] if obj is not None else []
+        seen = describe(obj) + (f"; not as before: {', '.join(changed)}" if changed else "")
+        return Look("met" if obj is None or changed else "not yet", seen)
 
     return Condition("affected", check, "settle")
 
