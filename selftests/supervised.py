@@ -79,9 +79,13 @@ class Supervised:
 
     def supervisors(self) -> list[psutil.Process]:
         """Outer part, inner part, helpers."""
-        found = [psutil.Process(pid) for pid in processes_of(self.directory)]
-        ours = [p for p in found if "pvaffinity.local.supervisor" in p.cmdline()]
-        return sorted(ours, key=lambda p: p.create_time())
+        found = []
+        for pid in processes_of(self.directory):
+            with contextlib.suppress(psutil.NoSuchProcess):  # a helper that has done its work
+                process = psutil.Process(pid)
+                if "pvaffinity.local.supervisor" in process.cmdline():
+                    found.append(process)
+        return sorted(found, key=lambda p: p.create_time())
 
     def close(self) -> None:
         """End whatever is left."""

@@ -135,7 +135,7 @@ def test_a_command_that_takes_too_long_is_ended(path):
 
 def test_what_the_engine_makes_is_waited_for_when_interrupted(path, tmp_path):
     """A patient command ends before the interruption goes on, so that what it made can be undone; others are ended."""
-    slow = f"trap 'exit 1' TERM; kill -ALRM $PPID; /bin/sleep 1; echo made >{tmp_path}/$2"
+    slow = f"trap 'exit 1' TERM; /bin/sleep 1; kill -ALRM $PPID; /bin/sleep 1; echo made >{tmp_path}/$2"
     path("docker", f'if [ "$1" = info ]; then {answer(DOCKER)}; else {slow}; fi')
     found = engine.require()
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
