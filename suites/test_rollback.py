@@ -24,7 +24,7 @@ ON, OFF = {"feature-gates": f"{GATE}=true"}, {"feature-gates": f"{GATE}=false"}
 
 
 def test_a_rollback_keeps_what_was_changed_and_ends_the_changing(
-    cluster, components, volume, pod, until, never, change, move, places
+    cluster, components, volume, pod, until, never, unaffected, change, move, places
 ):
     """Off again, changed values stay, pods live by them and only what is always legal is accepted; on again, all is."""
     relaxed, moved = volume(affinity=in_zone(places.home)), volume(affinity=in_zone(places.home))
@@ -51,8 +51,7 @@ def test_a_rollback_keeps_what_was_changed_and_ends_the_changing(
 
         until(pod(moved), cluster.running_on(zone=places.other))
         until(pod(moved, zone=places.home), is_unschedulable_because())
-        running.touch()
-        never(running, is_affected_since(before), during=3)
+        unaffected(running, before)
 
     never(running, is_affected_since(before))
     move(relaxed, in_zone(places.other))

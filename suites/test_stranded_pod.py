@@ -11,7 +11,6 @@ import pytest
 from pvaffinity.affinity import in_zone, where
 from pvaffinity.api import MERGE_PATCH
 from pvaffinity.conditions import (
-    is_affected_since,
     is_gone,
     is_refused_by_kubelet,
     is_rejected,
@@ -59,13 +58,12 @@ def stranded(misplaced, until):
     return misplaced
 
 
-def test_the_kubelet_does_not_run_it_and_says_why(misplaced, until, never):
+def test_the_kubelet_does_not_run_it_and_says_why(misplaced, until, unaffected):
     """The pod stays Pending with its container waiting in ContainerCreating, and has a FailedMount event."""
     _, made = misplaced
     until(made, is_refused_by_kubelet())
     before = until(made, is_waiting_to_start)
-    made.touch()
-    never(made, is_affected_since(before), during=3)
+    unaffected(made, before)
 
 
 @pytest.mark.known_gap("kubernetes/kubernetes#140595: the kubelet does not reject such a pod yet (planned by KEP-5381)")
