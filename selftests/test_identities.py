@@ -49,7 +49,7 @@ class _Admin:
         status = {"conditions": self.conditions} if self.conditions else {"certificate": _b64("CERT")}
         return [{"metadata": {"uid": "c"}, "status": status}], "1"
 
-    def request(self, method: str, path: str, body: Any) -> Response:
+    def request(self, method: str, path: str, body: Any, **_: Any) -> Response:
         self.answers["asked"] = {"method": method, "path": path, "body": body}
         return Response(201, {"status": {"token": "t0ken", "allowed": True}}, ())
 

@@ -66,11 +66,16 @@ WRITES: dict[str, Callable[[Api], Any]] = {
     "create": lambda api: api.create({"kind": PV.kind, "metadata": {"name": "v"}}),
     "replace": lambda api: api.replace({"kind": PV.kind, "metadata": {"name": "v"}}),
     "patch": lambda api: api.patch(PV, {}),
+}
+REPEATABLE: dict[str, Callable[[Api], Any]] = {
+    **READS,
     "delete": lambda api: api.delete(PV),
+    "dry run": lambda api: api.patch(PV, {}, dryRun="All"),
+    "may I": lambda api: api.request("POST", "/may-i", {}, repeatable=True),
 }
 
 
-@pytest.mark.parametrize("does", [*READS.values(), *WRITES.values()], ids=[*READS, *WRITES])
+@pytest.mark.parametrize("does", [*REPEATABLE.values(), *WRITES.values()], ids=[*REPEATABLE, *WRITES])
 def test_what_the_server_had_no_time_for_is_asked_again(server: _Server, api: Api, does: Callable[[Api], Any]) -> None:
     """429 is said before anything is done, so that reads and writes alike are made again."""
     server.script = [FULL, FULL]
@@ -79,11 +84,11 @@ def test_what_the_server_had_no_time_for_is_asked_again(server: _Server, api: Ap
 
 
 @pytest.mark.parametrize("trouble", [(0, ""), (500, ETCD), (503, "later"), (504, "timeout")], ids=lambda t: str(t[0]))
-@pytest.mark.parametrize("does", READS.values(), ids=READS)
+@pytest.mark.parametrize("does", REPEATABLE.values(), ids=REPEATABLE)
 def test_a_read_without_news_is_made_again(
     server: _Server, api: Api, does: Callable[[Api], Any], trouble: tuple[int, str]
 ) -> None:
-    """A read that was cut off, or that etcd did not answer in time, says nothing about the object."""
+    """What changes nothing, or the same when done twice, and was cut off or not answered by etcd in time."""
     server.script = [trouble]
     does(api)
     assert server.asked == 2
@@ -102,7 +107,7 @@ def test_a_write_that_may_have_been_done_is_not_made_again(
 
 
 @pytest.mark.parametrize("answer", [(500, PANIC), (422, "invalid"), (409, "conflict"), (403, "no"), (410, "expired")])
-@pytest.mark.parametrize("does", [*READS.values(), *WRITES.values()], ids=[*READS, *WRITES])
+@pytest.mark.parametrize("does", [*REPEATABLE.values(), *WRITES.values()], ids=[*REPEATABLE, *WRITES])
 def test_an_answer_is_an_answer(server: _Server, api: Api, does: Callable[[Api], Any], answer: tuple[int, str]) -> None:
     """What the server says of the request, or does wrong by itself, is told at once and not tried away."""
     server.script = [answer]

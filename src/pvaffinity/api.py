@@ -123,23 +123,27 @@ class Api:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
         timeout: float = 30.0,
+        repeatable: bool = False,
     ) -> Response:
         """Send one request; ``timeout`` is in seconds and bounds the whole answer.
 
-        Tried again is what the server did not begin, and reads that say nothing: :func:`pvaffinity.wire.patient`.
+        Tried again is what the server did not begin, and what is ``repeatable`` where no answer came: reads, deletions,
+        dry runs, and what a caller says is (:func:`pvaffinity.wire.patient`).
 
         Raises:
             ApiError: the server refused; code, reason and causes are the server's.
         """
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": content_type} if body is not None else {}
-        answer = self._answer(method, url, headers, None if body is None else json.dumps(body).encode(), timeout)
+        repeatable = repeatable or method in ("GET", "DELETE") or "dryRun" in (query or {})
+        data = None if body is None else json.dumps(body).encode()
+        answer = self._answer(method, url, headers, data, timeout, repeatable=repeatable)
         return Response(answer.status, decode(answer.data), tuple(answer.headers.getlist("Warning")))
 
     def _answer(
-        self, method: str, url: str, headers: Mapping[str, str], data: bytes | None, timeout: float
+        self, method: str, url: str, headers: Mapping[str, str], data: bytes | None, timeout: float, *, repeatable: bool
     ) -> urllib3.BaseHTTPResponse:
-        for attempt in patient(method):
+        for attempt in patient(repeatable=repeatable):
             with attempt:
                 answer = self._send(method, url, headers, body=data, timeout=timeout)
                 if answer.status >= 400:
@@ -160,7 +164,7 @@ class Api:
         Raises:
             ApiError: the server refused.
         """
-        answer = self._answer("GET", f"{self.server}{path}", {"Accept": "*/*"}, None, timeout)
+        answer = self._answer("GET", f"{self.server}{path}", {"Accept": "*/*"}, None, timeout, repeatable=True)
         return answer.data.decode(errors="replace")
 
     def find(self, ref: Ref) -> Obj | None:

@@ -111,14 +111,15 @@ def service_account(admin: Api, namespace: str, name: str, seconds: int = 3600) 
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": max(seconds, _SHORTEST)},
     }
-    answer = admin.request("POST", f"{ref.path}/token", body).body
+    answer = admin.request("POST", f"{ref.path}/token", body, repeatable=True).body
     return _client(admin, f"system:serviceaccount:{namespace}:{name}", token=answer["status"]["token"])
 
 
 def who_am_i(api: Api) -> WhoAmI:
     """Whom the server takes this client for (SelfSubjectReview, in every cluster since Kubernetes 1.28)."""
     kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    user = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", kind).body["status"]["userInfo"]
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    user = api.request("POST", path, kind, repeatable=True).body["status"]["userInfo"]
     return WhoAmI(user["username"], frozenset(user.get("groups") or ()))
 
 
@@ -142,7 +143,7 @@ def can_i(
     }
     review: Obj = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     review["spec"] = {"resourceAttributes": {k: v for k, v in attributes.items() if v}}
-    answer = api.request("POST", collection_path("SelfSubjectAccessReview"), review)
+    answer = api.request("POST", collection_path("SelfSubjectAccessReview"), review, repeatable=True)
     return bool(answer.body["status"]["allowed"])
 
 
@@ -164,10 +165,12 @@ def await_rule(api: Api, rule: Mapping[str, Any], namespace: str | None = None) 
     resource, _, subresource = rule["resources"][0].partition("/")
     budget = budget_of("api")
     end = time.monotonic() + budget.seconds
+    late = False
     while not all(can_i(api, verb, resource, group, namespace, name, subresource) for verb in rule["verbs"]):
-        if time.monotonic() > end:
+        if late:
             raise WaitTimeout(f"{api.identity} did not get {rule['verbs']} on {rule['resources']} within {budget}")
         time.sleep(0.02)
+        late = time.monotonic() > end  # one more look, however long the one before had to wait for its answer
 
 
 def credentials_kubeconfig(api: Api, path: Path) -> Path:

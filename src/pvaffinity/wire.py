@@ -29,17 +29,18 @@ def is_transient(error: ApiError) -> bool:
     return error.code in (429, 503, 504) or (error.code == 500 and "etcdserver: " in error.message)
 
 
-def patient(method: str) -> tenacity.Retrying:
-    """Tries of a request, within seconds: another one where the one before has done nothing and told nothing.
+def patient(*, repeatable: bool) -> tenacity.Retrying:
+    """Tries of a request, within seconds: another one where the one before told nothing and can have done no harm.
 
-    A write is tried again only if it certainly was not begun: its connection was never made, or it was answered with
-    429, as client-go and thus kubectl do. A read is tried again after a broken connection and a transient answer, too.
+    Any request is tried again if it certainly was not begun: its connection was never made, or it was answered with
+    429, as client-go and thus kubectl do. One that is ``repeatable``, such as a read, is tried again after a broken
+    connection and a transient answer, too.
     """
 
     def again(error: BaseException) -> bool:
         if isinstance(error, ApiError):
-            return error.code == 429 or (method == "GET" and is_transient(error))
-        return isinstance(error, TRANSPORT_ERRORS if method == "GET" else _NOT_SENT)
+            return error.code == 429 or (repeatable and is_transient(error))
+        return isinstance(error, TRANSPORT_ERRORS if repeatable else _NOT_SENT)
 
     def enough(state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
