@@ -43,6 +43,7 @@ def test_a_pod_waiting_for_gen2_gets_in(cluster, volume, pod, until, upgrade, pl
 
     upgrade(vol)
 
+    until(waiting, is_scheduled)
     started = until(waiting, cluster.running_on(disk=places.gen2))
     assert started["metadata"]["uid"] == waiting.uid
 

@@ -27,6 +27,7 @@ def test_a_waiting_pod_is_scheduled_in_the_other_zone(cluster, volume, pod, unti
 
     relax(vol)
 
+    until(waiting, is_scheduled)
     running = until(waiting, cluster.running_on(zone=places.other))
     assert running["metadata"]["uid"] == waiting.uid
     assert vol.changes() == {"spec.nodeAffinity"}
@@ -41,6 +42,7 @@ def test_a_pod_that_no_node_could_take_is_scheduled_within_the_region(cluster, v
 
     relax(vol)
 
+    until(waiting, is_scheduled)
     until(waiting, cluster.running_on(*cluster.topology.matching(in_region(places.region))))
     assert vol.changes() == {"spec.nodeAffinity"}
 
@@ -57,6 +59,7 @@ def test_pods_outside_the_region_stay_refused(cluster, volume, pod, until, never
 
     relax(vol)
 
+    until(inside, is_scheduled)
     until(inside, is_running)  # the scheduler has seen the new affinity
     until(pod(vol, zone=places.abroad), is_unschedulable_because())
     for waiting in (abroad, on_bare):
@@ -106,6 +109,7 @@ def test_a_pod_of_two_volumes_needs_both(cluster, volume, pod, until, relax, pla
 
     relax(first)
 
+    until(both, is_scheduled)
     until(both, cluster.running_on(zone=places.other))
     assert second.changes() == set()
 
@@ -119,6 +123,7 @@ def test_a_removed_affinity_allows_every_node(cluster, volume, pod, until, move,
 
     move(vol, None)
 
+    until(waiting, is_scheduled)
     until(waiting, cluster.running_on(places.bare))
 
 
