@@ -426,9 +426,10 @@ def test_never_holds_for_the_whole_time() -> None:
     assert last["status"]["conditions"]
 
 
-def test_never_ends_early_when_it_cannot_be_any_more() -> None:
-    """The terminal state of a condition settles the matter."""
-    server = _Server()
+@pytest.mark.parametrize("faults", [(), ("503",)])
+def test_never_ends_early_when_it_cannot_be_any_more(faults: tuple[str, ...]) -> None:
+    """The terminal state of a condition settles the matter, also if a stream broke before it that was resumed."""
+    server = _Server(*faults)
     server.put(phase="Pending")
     later(lambda: run(server, node="node-2"))
     begun = time.monotonic()
@@ -445,6 +446,52 @@ def test_never_does_not_claim_what_it_has_not_seen(fault: str) -> None:
         server.unseen = lambda: server.list_faults.extend([urllib3.exceptions.ProtocolError("reset")] * 500)
     with pytest.raises(NeverUnknown, match="may have been running"):
         refrain(server)
+
+
+def test_never_is_not_said_where_no_stream_could_be_had() -> None:
+    """A state between two looks is not ruled out by them: the object has changed, and nobody saw how."""
+    server = _Server(*["broken"] * 1000)
+
+    def flash() -> None:
+        run(server)
+        server.put(phase="Pending")
+
+    server.put(phase="Pending")
+    server.unseen = flash
+    with pytest.raises(NeverUnknown, match="may have been running"):
+        refrain(server)
+
+
+def test_never_is_said_where_a_stream_broke_and_nothing_had_changed() -> None:
+    """The last look shows the version that was seen before: there is nothing in between."""
+    server = _Server(*["broken"] * 1000)
+    server.put(phase="Pending")
+    refrain(server)
+
+
+def test_never_is_said_where_only_the_last_look_came_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes after its time, and before a server that stood still gives the last look, is not looked for."""
+    monkeypatch.setattr(waiting, "_LAST", 30)
+    server = _Server("broken", "stall", "stall")
+
+    def late() -> None:
+        unscheduled(server)
+        server.list_faults.extend([urllib3.exceptions.ProtocolError("reset")] * 3)
+
+    server.put(phase="Pending")
+    server.unseen = lambda: None if server.watches < 3 else late()
+    refrain(server)
+
+
+def test_never_holds_for_its_time_from_the_first_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stood still at first leaves no less to see."""
+    monkeypatch.setattr(waiting, "_LAST", 30)
+    server = _Server()
+    server.put(phase="Pending")
+    server.list_faults.extend([urllib3.exceptions.ProtocolError("reset")] * 20)
+    begun = time.monotonic()
+    refrain(server, 0.1)
+    assert time.monotonic() - begun >= 0.2
 
 
 def test_never_on_an_object_that_vanishes() -> None:

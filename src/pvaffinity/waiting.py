@@ -11,7 +11,7 @@ __all__ = ["NeverUnknown", "NeverViolated", "WaitError", "WaitTerminal", "WaitTi
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
@@ -60,7 +60,7 @@ class NeverViolated(WaitError):  # noqa: N818 - the name is the message
 
 
 class NeverUnknown(WaitError):  # noqa: N818 - the name is the message
-    """Part of the object's history was lost (410 Expired), so nobody can say whether the state was never there."""
+    """Part of the object's history was not seen, so nobody can say whether the state was never there."""
 
 
 def until(
@@ -111,7 +111,7 @@ def never(
 
     Raises:
         NeverViolated: it was met.
-        NeverUnknown: part of the history was lost.
+        NeverUnknown: part of the history was lost (410 Expired), or a stream that broke did not show it any more.
         WaitTerminal: the object was deleted or replaced meanwhile.
         ApiError: the identity may not look.
     """
@@ -182,24 +182,29 @@ class _Wait:
     def _states(self, *, strict: bool) -> Iterator[Obj | None]:
         """The object (None: there is none) or the events about it, until the deadline.
 
-        Where ``strict``, streams are resumed where they ended, so that no state between is missed, and 410 is raised.
+        Where ``strict``, time runs from the first look, streams are resumed where they ended, so that no state between
+        is missed, and 410 is raised. What a broken stream kept back until the last look leaves its trouble standing.
         """
-        version = ""
+        version = broken = ""
         while True:
             begun = time.monotonic()
             left = self.deadline - begun
             try:
                 if not version or not strict or left <= 0:
                     found, snapshot = self.api.snapshot(*self._where(), fields=self._fields(), timeout=_bounded(left))
+                    if strict and not version:
+                        left = self.budget.seconds
+                        self.deadline = time.monotonic() + left
                     states: list[Obj | None] = [*found]
                     yield from states or [None]
+                    self.trouble = broken if strict and version and _newer(found, version) else ""
                     version = snapshot
-                    self.trouble = ""
                 if left <= 0:
                     return
                 for kind, obj in self._watch(version, left):
-                    version = obj["metadata"]["resourceVersion"]
+                    version, self.trouble = obj["metadata"]["resourceVersion"], ""
                     yield None if kind == "DELETED" and not self.condition.events else obj
+                self.trouble = ""
             except ApiError as error:
                 if not _expired(error) and error.code != 429 and error.code < 500:
                     raise
@@ -208,6 +213,8 @@ class _Wait:
                 self.trouble = str(error)
             except TRANSPORT_ERRORS as error:
                 self.trouble = f"{type(error).__name__}: {error}"
+            if left > 0:
+                broken = self.trouble
             if -left >= _LAST:
                 return
             if time.monotonic() - begun < _PAUSE:
@@ -262,8 +269,12 @@ def _expired(error: ApiError) -> bool:
     return error.code == 410 or error.reason in ("Expired", "Gone")
 
 
+def _newer(found: Sequence[Obj], version: str) -> bool:
+    return any(int(obj["metadata"]["resourceVersion"]) > int(version) for obj in found)
+
+
 def _bounded(left: float) -> float:
-    return max(1.0, min(left, 10.0)) if left > 0 else max(1.0, min(_LAST, 10.0))
+    return max(1.0, min(left, 10.0)) if left > 0 else 10.0
 
 
 def _indented(text: str) -> str:
