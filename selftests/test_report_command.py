@@ -37,6 +37,7 @@ def test_command_without_files_makes_the_suites_reports_anew(tmp_path, monkeypat
     """What is read, and written anew, is where the suite writes; results of other runs do not go over it."""
     monkeypatch.chdir(tmp_path)
     GOOD.save(tmp_path / "reports/conformance.json")
+    FAILED.save(tmp_path / "reports/kind/conformance.json")  # pytest --reports reports/kind
     FAILED.save(tmp_path / "legs/conformance.json")
     assert CliRunner().invoke(report, []).exit_code == 0
     assert (tmp_path / "reports/summary.html").exists()

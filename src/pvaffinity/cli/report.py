@@ -68,15 +68,15 @@ def report(
         raise UserError(
             f"{'--label' if label else '--link'} is for a site of many runs", "add --history, or leave it out"
         )
-    sources = files or (_REPORTS,)
     if rejudge:
         if output or allure or expect or history is not None:
             what = "--rejudge writes nothing"
             raise UserError(what, "leave out --output, --allure, --expect and --history, or --rejudge")
-        _rejudge(expand(sources, "*.jsonl", "saved race"), check)
+        _rejudge(expand(files or (_REPORTS,), "*.jsonl", "saved race"), check)
         return
     target = output or (Path("merged") if files else _REPORTS)
     legs = [(name, release.minor) for name in _expected(expect) for release in load_versions().releases]
+    sources = files or (_REPORTS / "conformance.json",)  # of other runs there may be some below
     result = reports.merge(expand(sources, "conformance.json", "conformance result"), expected=legs)
     details = sorted({path.parent for each in allure for path in each.rglob("*-result.json")})
     if history is not None:
