@@ -257,3 +257,14 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
         with pytest.raises(ShapeError) as caught:
             from_yaml(text)
         assert "\n" not in str(caught.value)
+
+
+def test_what_is_nested_too_deeply_is_told():
+    """Whoever decodes may go deeper than whoever checks."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ShapeError, match="runs is nested too deeply"):
+        shaped(list[Any], deep, "runs")
+    while deep:  # from the outside in: freed all at once, it would be too deep for that as well
+        deep = deep[0]

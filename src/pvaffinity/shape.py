@@ -79,6 +79,8 @@ def shaped(form: type[T], value: Any, where: str = "") -> T:
         made: T = _adapter(cast(Hashable, form)).validate_json(text, strict=True, extra="forbid")
     except pydantic.ValidationError as error:
         raise ShapeError(_told(error, where)) from None
+    except RecursionError:
+        raise ShapeError(f"{where or 'the document'} is nested too deeply") from None
     except ValueError as error:
         raise ShapeError(f"{where or 'the document'}: {error}") from error
     return made
