@@ -126,8 +126,7 @@ def _check(directory: Path) -> None:
 
 def _altered(mark: Path) -> list[str]:
     try:
-        return mark.read_text(encoding="utf-8").split(
-            "\n"
-        )  # one even if it is empty: somebody was killed while writing
+        # one even if it is empty: somebody was killed while writing
+        return mark.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         return []
