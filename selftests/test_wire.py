@@ -129,6 +129,21 @@ def test_a_server_that_says_nothing_is_asked_twice(api: Api, monkeypatch: pytest
     with pytest.raises(TRANSPORT_ERRORS):
         api.text("/version", timeout=10)
     assert [options["timeout"] for options in asked] == [10, 10]
+    with pytest.raises(TRANSPORT_ERRORS):
+        api.once().get(PV)
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("does", [*REPEATABLE.values(), *WRITES.values()], ids=[*REPEATABLE, *WRITES])
+def test_whoever_measures_asks_once(server: _Server, api: Api, does: Callable[[Api], Any]) -> None:
+    """A second try would be at another time than the one that was written down; the client itself stays patient."""
+    server.script = [FULL]
+    with pytest.raises(ApiError, match="429"):
+        does(api.once())
+    assert server.asked == 1
+    server.script = [FULL]
+    does(api)
+    assert server.asked == 3
 
 
 def test_a_server_that_never_has_time_is_given_up(server: _Server, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "TRANSPORT_ERRORS", "Api", "Response", "WatchStop"]
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ class Api:
         self._pool: urllib3.PoolManager = api_client.rest_client.pool_manager
         self._labels = dict(labels or {})
         self._tokens = tokens
+        self._once = False
         self.identity = identity
         self.server: str = api_client.configuration.host
 
@@ -95,6 +97,12 @@ class Api:
     def configuration(self) -> client.Configuration:
         """Server, trust and credentials, as the ``kubernetes`` package has them."""
         return self._client.configuration
+
+    def once(self) -> Api:
+        """The same client without second tries: for whoever measures when a request is sent."""
+        made = copy.copy(self)
+        made._once = True
+        return made
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         """One request with the credentials of this moment; a token that is refused is renewed once."""
@@ -143,7 +151,7 @@ class Api:
     def _answer(
         self, method: str, url: str, headers: Mapping[str, str], data: bytes | None, timeout: float, *, repeatable: bool
     ) -> urllib3.BaseHTTPResponse:
-        for attempt in patient(repeatable=repeatable):
+        for attempt in patient(repeatable=repeatable, once=self._once):
             with attempt:
                 answer = self._send(method, url, headers, body=data, timeout=timeout)
                 if answer.status >= 400:

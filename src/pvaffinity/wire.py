@@ -29,12 +29,12 @@ def is_transient(error: ApiError) -> bool:
     return error.code in (429, 503, 504) or (error.code == 500 and "etcdserver: " in error.message)
 
 
-def patient(*, repeatable: bool) -> tenacity.Retrying:
+def patient(*, repeatable: bool, once: bool = False) -> tenacity.Retrying:
     """Tries of a request, within seconds: another one where the one before told nothing and can have done no harm.
 
     Any request is tried again if it certainly was not begun: its connection was never made, or it was answered with
     429, as client-go and thus kubectl do. One that is ``repeatable``, such as a read, is tried again after a broken
-    connection and a transient answer, too.
+    connection and a transient answer, too. ``once`` is for whoever measures: there is no other try.
     """
 
     def again(error: BaseException) -> bool:
@@ -45,8 +45,8 @@ def patient(*, repeatable: bool) -> tenacity.Retrying:
     def enough(state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, urllib3.exceptions.TimeoutError):  # has taken its time already
-            return state.attempt_number >= 2
-        return state.attempt_number >= (10 if isinstance(error, ApiError) else 4)
+            return once or state.attempt_number >= 2
+        return once or state.attempt_number >= (10 if isinstance(error, ApiError) else 4)
 
     wait = tenacity.wait_exponential(0.1, max=1)
     return tenacity.Retrying(retry=tenacity.retry_if_exception(again), stop=enough, wait=wait, reraise=True)
