@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -415,6 +416,21 @@ def two_zones(monkeypatch):
 
     monkeypatch.setattr(Stage, "stored_affinities", lambda _: SimpleNamespace(get=lambda _: in_zone("c").to_dict()))
     return Cluster([[]], [])
+
+
+@pytest.mark.parametrize("trouble", [ApiError(504, "Timeout", "later"), ConnectionResetError("reset")], ids=repr)
+def test_volumes_that_cannot_be_made_for_a_while_cut_the_sweep_short(two_zones, monkeypatch, trouble):
+    """A write whose answer is lost while rounds are prepared is no finding: the record says why there are no more."""
+    monkeypatch.setattr(Stage, "prepare", Mock(side_effect=trouble))
+    record = sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1)
+    assert "not answer: " in record.notes[CUT_SHORT]
+
+
+def test_volumes_that_are_refused_end_the_sweep(two_zones, monkeypatch):
+    """What the server refuses, it will refuse again."""
+    monkeypatch.setattr(Stage, "prepare", Mock(side_effect=ApiError(403, "Forbidden", "no")))
+    with pytest.raises(ApiError):
+        sweep(two_zones, namespace="ns", before=in_zone("b"), after=in_zone("c"), rounds=1)
 
 
 def test_volumes_that_are_not_bound_cut_the_sweep_short(two_zones, monkeypatch):

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pvaffinity.affinity import Affinity
-from pvaffinity.api import Api
+from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.budgets import BUDGETS, Budget
+from pvaffinity.errors import ApiError
 from pvaffinity.manifests import IMAGE
 from pvaffinity.races.firing import Gun, Plan
 from pvaffinity.races.observe import Observer, Sighting, SweepError, TooSlowError
@@ -25,6 +26,7 @@ from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import Record
 from pvaffinity.races.stage import Stage
 from pvaffinity.verdicts import History, Write
+from pvaffinity.wire import is_transient
 
 OFFSETS_MS = (-30.0, -20.0, -12.0, -8.0, -6.0, -4.0, -2.0, 0.0, 2.0, 6.0, 12.0, 20.0, 30.0)
 """Creation sent, minus update acknowledged. Fine near zero: on an idle cluster the scheduler's cache is behind by a few
@@ -52,8 +54,8 @@ def sweep(
 
     Each round takes a volume of its own, already bound to its claim, changes its affinity from ``before`` to ``after``
     and creates a pod that mounts it. The pods' fates are read from one watch. Everything made is deleted. A cluster
-    that does not keep up with binding, starting or deleting cuts the sweep short: the record's notes say so, and rounds
-    whose end was not awaited any longer are in the record, but do not count.
+    that does not keep up with binding, starting or deleting, or does not answer, cuts the sweep short: the record's
+    notes say so, and rounds whose end was not awaited any longer are in the record, but do not count.
 
     A wait is patient as long as anything comes, but for no longer than its budget after ``limit``. The last batch waits
     for its pods' fates and removal, and meanwhile for the three phases of volumes made ahead: all in all a sweep takes
@@ -147,6 +149,12 @@ def sweep(
             )
     except TooSlowError as error:
         slow.append(str(error))
+    except TRANSPORT_ERRORS as error:
+        slow.append(f"the server did not answer: {error}")
+    except ApiError as error:
+        if not is_transient(error):
+            raise
+        slow.append(f"the server could not answer: {error}")
     finally:
         stage.clear()
     if slow:
