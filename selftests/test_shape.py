@@ -253,6 +253,8 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
     """A date is a string, and so is every key; what JSON cannot say is refused, without a stack trace at any depth."""
     assert from_yaml("a: 2026-13-45") == {"a": "2026-13-45"}
     assert from_yaml("3: 4") == {"3": 4}
+    assert from_yaml('{\n\t"a": 1\n}') == {"a": 1}  # YAML has no tabs there, JSON has
+    assert from_yaml("{a: 1}") == {"a": 1}
     for text in ("a: .nan", "&a [*a]", "a: !!binary eA==", "[" * 5000, "? [a]\n: b", "\0", "1" * 5000):
         with pytest.raises(ShapeError) as caught:
             from_yaml(text)

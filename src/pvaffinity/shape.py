@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["ShapeError", "check_fields", "from_json", "from_yaml", "shaped"]
 
+import contextlib
 import functools
 import json
 from collections.abc import Hashable, Mapping
@@ -34,11 +35,14 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def from_yaml(text: str) -> Any:
-    """Decode YAML that says what JSON could say as well.
+    """Decode YAML that says what JSON could say as well; JSON itself, too, which may have tabs where YAML must not.
 
     Raises:
         ShapeError: it is none.
     """
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(ShapeError):
+            return from_json(text)
     try:
         return from_json(json.dumps(yaml.load(text, _Loader), allow_nan=False))
     except RecursionError:
