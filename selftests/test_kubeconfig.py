@@ -99,6 +99,8 @@ def test_what_is_no_kubeconfig_is_told_in_one_line(tmp_path: Path, text: str, wh
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A missing file and a directory are told from each other."""
+    with pytest.raises(UserError, match=r"no file that exists: ~nosuchuser/config"):
+        kubeconfig.named_by({"KUBECONFIG": "~nosuchuser/config"})
     with pytest.raises(UserError, match=r"no kubeconfig .*nosuch"):
         kubeconfig.read([tmp_path / "nosuch"])
     with pytest.raises(UserError, match="cannot be read: Is a directory"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pvaffinity.errors import UserError
+from pvaffinity.paths import expanded
 from pvaffinity.shape import ShapeError, from_yaml, shaped
 from pvaffinity.versions import Release, clusterconfigs_dir
 
@@ -96,7 +97,7 @@ def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConf
         UserError: no such configuration, no YAML, a key the project does not know, or a value of a wrong type.
     """
     directory = directory or clusterconfigs_dir()
-    path = Path(name_or_path).expanduser()
+    path = expanded(Path(name_or_path))
     if path.suffix not in _ENDINGS and os.sep not in name_or_path:
         path = directory / f"{name_or_path}.yaml"
     if not path.is_file():

@@ -19,6 +19,7 @@ from typing import Any
 
 from pvaffinity.errors import UserError
 from pvaffinity.objects import Obj
+from pvaffinity.paths import expanded
 from pvaffinity.shape import ShapeError, check_fields, from_yaml, shaped
 
 _SOURCE = "pvaffinity.dev/source"
@@ -121,7 +122,7 @@ def named_by(environment: Mapping[str, str] = os.environ) -> list[Path]:
     Raises:
         UserError: it names no file that exists.
     """
-    names = [Path(name).expanduser() for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
+    names = [expanded(Path(name)) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
     there = [path for path in dict.fromkeys(names) if path.exists()]
     if names and not there:
         raise UserError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["cache_dir", "failures_dir", "run_dir", "scratch_dir", "write_whole"]
+__all__ = ["cache_dir", "expanded", "failures_dir", "run_dir", "scratch_dir", "write_whole"]
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -44,6 +45,13 @@ def run_dir() -> Path:
         ) from error
     if owner != os.getuid():
         raise UserError(f"{path} belongs to user {owner}", "set PVAFFINITY_RUN to a directory of your own")
+    return path
+
+
+def expanded(path: Path) -> Path:
+    """A path with ``~`` and ``~user`` resolved; that of nobody stays as it is, so that it will not be found."""
+    with contextlib.suppress(RuntimeError):
+        return path.expanduser()
     return path
 
 

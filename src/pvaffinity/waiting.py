@@ -6,7 +6,7 @@ A wait lists, watches from the list's resourceVersion, lists again whenever a st
 
 from __future__ import annotations
 
-__all__ = ["NeverUnknown", "NeverViolated", "WaitError", "WaitTerminal", "WaitTimeout", "never", "until"]
+__all__ = ["NeverUnknown", "NeverViolated", "WaitError", "WaitTerminal", "WaitTimeout", "WaitUnknown", "never", "until"]
 
 import contextlib
 import threading
@@ -51,6 +51,10 @@ class WaitTimeout(WaitError):  # noqa: N818 - the name is the message
     """The state was not reached within the budget."""
 
 
+class WaitUnknown(WaitError):  # noqa: N818 - the name is the message
+    """The state was not seen, and in the end nothing was: no news of the object, and none of what is expected of it."""
+
+
 class WaitTerminal(WaitError):  # noqa: N818 - the name is the message
     """The state cannot be reached any more."""
 
@@ -84,6 +88,7 @@ def until(
 
     Raises:
         WaitTimeout: not met within the budget.
+        WaitUnknown: nor could it be looked at when the budget was over.
         WaitTerminal: it cannot be met any more, or the object was deleted or replaced (its UID changed).
         ApiError: the identity may not look.
     """
@@ -93,6 +98,8 @@ def until(
             return obj or wait.last or {}
         if look.state == "terminal":
             raise wait.failure(WaitTerminal, f"can no longer become {condition.name}")
+    if wait.trouble:
+        raise wait.failure(WaitUnknown, f"was not seen {condition.name} within {wait.budget}, nor looked at at its end")
     raise wait.failure(WaitTimeout, f"was not {condition.name} within {wait.budget}")
 
 

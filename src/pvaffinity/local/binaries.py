@@ -18,6 +18,7 @@ from pvaffinity.local.gobuild import GoBuild
 from pvaffinity.local.probe import agrees, version_of
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.local.sources import Source, SourceError
+from pvaffinity.paths import expanded
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.versions import Release, load_versions
 
@@ -172,7 +173,7 @@ def _check_made(item: Item, file: Path) -> None:
 
 
 def _named(release: Release, named: Path) -> Binaries:
-    named = named.expanduser().absolute()
+    named = expanded(named).absolute()
     below = named / release.version
     directory = below if below.is_dir() else named
     paths = {name: directory / name for name in COMPONENTS}

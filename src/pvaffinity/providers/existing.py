@@ -25,7 +25,7 @@ from pvaffinity.kubeconfig import Kubeconfig
 from pvaffinity.local.bincache import Cache, Item
 from pvaffinity.local.owner import Owner, remove_tree
 from pvaffinity.objects import Obj, Ref, ref_of
-from pvaffinity.paths import write_whole
+from pvaffinity.paths import expanded, write_whole
 from pvaffinity.places import Places
 from pvaffinity.progress import Progress, quiet
 from pvaffinity.providers.base import Cluster, ClusterSpec, Power
@@ -76,7 +76,7 @@ class Target:
         Raises:
             UserError: no file is named, or one cannot be used.
         """
-        files = [self.kubeconfig.expanduser()] if self.kubeconfig else kubeconfig.named_by()
+        files = [expanded(self.kubeconfig)] if self.kubeconfig else kubeconfig.named_by()
         if not files:
             raise UserError("no cluster is named", "name its kubeconfig: --kubeconfig FILE, or set KUBECONFIG")
         return kubeconfig.read(files)

@@ -34,6 +34,7 @@ from pvaffinity.engine import Engine, EngineError, require
 from pvaffinity.errors import RoomError, UserError
 from pvaffinity.local.bincache import Cache
 from pvaffinity.nodeimage.recipe import LABEL, VERSION, load_recipe
+from pvaffinity.paths import expanded
 from pvaffinity.progress import Progress
 from pvaffinity.room import Room
 from pvaffinity.versions import Release, load_versions
@@ -134,7 +135,7 @@ def find_kind(named: Path | None = None) -> Kind:
 
 
 def _kind(path: Path, where: str) -> Kind:
-    path = path.expanduser().absolute()
+    path = expanded(path).absolute()
     try:
         done = subprocess.run(
             [path, "version"], capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=False
