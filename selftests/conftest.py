@@ -44,3 +44,13 @@ def own_run(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="pvr-") as directory:  # short: sockets lie in it
         monkeypatch.setenv("PVAFFINITY_RUN", directory)
         yield Path(directory)
+
+
+@pytest.fixture
+def quick_waits(monkeypatch):
+    """Waits look again soon, and ask a server that does not answer only for a moment."""
+    from pvaffinity import waiting
+
+    monkeypatch.setattr(waiting, "_SLICE", 0.2)
+    monkeypatch.setattr(waiting, "_PAUSE", 0.01)
+    monkeypatch.setattr(waiting, "_LAST", 0.05)
