@@ -54,3 +54,21 @@ def quick_waits(monkeypatch):
     monkeypatch.setattr(waiting, "_SLICE", 0.2)
     monkeypatch.setattr(waiting, "_PAUSE", 0.01)
     monkeypatch.setattr(waiting, "_LAST", 0.05)
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """Two nodes of one container runtime simulator, as clients of their sockets."""
+    from selftests.simulated import two_nodes
+
+    with two_nodes() as clients:
+        yield clients
+
+
+@pytest.fixture
+def node(nodes):
+    """The first of the two nodes, emptied afterwards."""
+    from selftests.simulated import empty
+
+    yield nodes[0]
+    empty(nodes[0])
