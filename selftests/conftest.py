@@ -1,5 +1,6 @@
 """Warnings of selftests are errors. Those that start a cluster can be left out with -m "not cluster"."""
 
+import os
 import shutil
 import signal
 import tempfile
@@ -72,3 +73,16 @@ def node(nodes):
 
     yield nodes[0]
     empty(nodes[0])
+
+
+@pytest.fixture
+def fake_go(tmp_path, monkeypatch):
+    """A stand-in for go on PATH, an empty cache, and no downloads."""
+    from selftests.faked_go import FakeGo
+
+    fake = FakeGo(tmp_path / "fake")
+    monkeypatch.setenv("PATH", f"{fake.root / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PVAFFINITY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PVAFFINITY_DOWNLOADS", "off")
+    yield fake
+    (fake.root / "hold").unlink(missing_ok=True)
