@@ -86,3 +86,26 @@ def fake_go(tmp_path, monkeypatch):
     monkeypatch.setenv("PVAFFINITY_DOWNLOADS", "off")
     yield fake
     (fake.root / "hold").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def mirror(monkeypatch):
+    """A server of release files, which is where downloads come from; what is known of other hosts is forgotten."""
+    from pvaffinity.local import reachable
+    from selftests.mirrored import Mirror
+    from selftests.serving import serving
+
+    for name in [n for n in os.environ if n.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(reachable, "_decided", {})
+    with serving(Mirror()) as server:
+        monkeypatch.setenv("PVAFFINITY_DOWNLOADS", server.url)
+        yield server
+
+
+@pytest.fixture
+def empty_cache(tmp_path):
+    """A cache of binaries with nothing in it."""
+    from pvaffinity.local.bincache import Cache
+
+    return Cache(tmp_path / "binaries")
