@@ -12,9 +12,7 @@ from pvaffinity.local.bincache import Cache, host
 from pvaffinity.versions import Release, load_versions
 
 RELEASE = load_versions().newest
-
 ETCD = load_versions().etcd
-
 PADDING = "#" * 400_000
 
 

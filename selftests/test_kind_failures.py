@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pvaffinity.clusterconfig import load_config
-from pvaffinity.engine import Engine, EngineError
+from pvaffinity.engine import EngineError
 from pvaffinity.errors import UserError
 from pvaffinity.providers import kind as provider
 from pvaffinity.providers import kind_logs, kind_nodes, kind_run, kind_setup
@@ -14,9 +14,10 @@ from pvaffinity.providers.base import ClusterSpec
 from pvaffinity.providers.kind import KindProvider
 from pvaffinity.providers.kind_setup import Kind, NodeImage
 from pvaffinity.versions import load_versions
+from selftests.engines import engine
 
 SPEC = ClusterSpec("kind", load_versions().newest, load_config("gate-on"))
-ENGINE = Engine("docker", "docker", "28.0.0", 2, 16 << 30, local=False, rootless=False)
+ENGINE = engine()
 KIND = Kind(Path("/usr/bin/kind"), "0.33.0")
 NO_DISK = "ERROR: failed to create cluster: write /var/lib: no space left on device"
 

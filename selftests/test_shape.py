@@ -15,7 +15,6 @@ from kubernetes.config.exec_provider import ExecProvider
 from pvaffinity.api import Api
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.credentials import Tokens, tokens_of
-from pvaffinity.engine import Engine
 from pvaffinity.errors import UserError
 from pvaffinity.local.controlplane import feature_gates
 from pvaffinity.local.node import kubelet_configuration, plan_nodes
@@ -26,12 +25,13 @@ from pvaffinity.report import Conformance, earlier, matrix, merge, page, publish
 from pvaffinity.report.history import History
 from pvaffinity.shape import ShapeError, from_yaml, shaped
 from pvaffinity.versions import load_versions
+from selftests.engines import engine
 
 OTHERS = (None, "strange", "", 3, -1.5, True, [], [1], [None], ["a"], {}, {"strange": 1}, {"a": None})
 DATA = Path(__file__).parent / "data"
 LEG = DATA / "legs" / "results-local-1.37" / "conformance.json"
 RACES = DATA / "races" / "handmade.jsonl"
-ENGINE = Engine("docker", "docker", "28.0.0", 1, 16 << 30, local=False, rootless=False)
+ENGINE = engine(cgroup=1)
 OFFICIAL = NodeImage("kindest/node:v1.37.0", ours=False, present=True)
 OURS = NodeImage("pvaffinity.dev/node:v1.37.2-0123456789", ours=True, present=True)
 

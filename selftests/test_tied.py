@@ -6,10 +6,10 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 
 from pvaffinity.local.tied import tied
+from selftests.awaiting import ended, eventually
 
 OWNER = """
 import subprocess, sys, time
@@ -32,7 +32,7 @@ except KeyboardInterrupt:
 
 def _gone(pids, seconds=60):
     deadline = time.monotonic() + seconds
-    while left := [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]:
+    while left := [pid for pid in pids if not ended(pid)]:
         if time.monotonic() > deadline:
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
@@ -44,10 +44,7 @@ def _gone(pids, seconds=60):
 def test_a_program_and_its_children_end_with_their_killed_owner(tmp_path):
     """After kill -9 the program is interrupted, clears away, and its child, which knows of nobody's death, ends too."""
     owner = subprocess.Popen([sys.executable, "-c", OWNER, PROGRAM, str(tmp_path / "pids")])
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "pids").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually((tmp_path / "pids").exists)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     owner.kill()
     owner.wait()
