@@ -109,3 +109,27 @@ def empty_cache(tmp_path):
     from pvaffinity.local.bincache import Cache
 
     return Cache(tmp_path / "binaries")
+
+
+@pytest.fixture(scope="module")
+def named(request):
+    """The directory given with --binaries, or None for the cache; no cluster is started where there are none."""
+    from pvaffinity.errors import UserError
+    from pvaffinity.local.binaries import ensure
+    from pvaffinity.versions import load_versions
+
+    option = request.config.getoption("--binaries", None)
+    path = Path(option) if option else None
+    try:
+        ensure(load_versions().newest, named=path, sources=())
+    except UserError as error:
+        pytest.skip(f"no binaries of the newest release: {error.what}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def short():
+    """A directory for what is a test module's own, whose path is short: sockets lie in it."""
+    root = Path(tempfile.mkdtemp(prefix="pvl-"))
+    yield root
+    shutil.rmtree(root)

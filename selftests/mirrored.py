@@ -10,6 +10,7 @@ import tarfile
 from pvaffinity.local.binaries import COMPONENTS, Binaries, ensure
 from pvaffinity.local.bincache import Cache, host
 from pvaffinity.versions import Release, load_versions
+from selftests.serving import Quiet
 
 RELEASE = load_versions().newest
 ETCD = load_versions().etcd
@@ -62,7 +63,7 @@ class Mirror(http.server.ThreadingHTTPServer):
         return f"/v{RELEASE.version}/bin/{'/'.join(host())}/{name}"
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(Quiet, http.server.BaseHTTPRequestHandler):
     """Answers GET, with Range if the server has ``ranges``."""
 
     server: Mirror
@@ -92,9 +93,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if cuts[0] < len(data):
             cuts.pop(0)
             self.close_connection = True
-
-    def log_message(self, *arguments: object) -> None:
-        """Keep quiet."""
 
 
 def download(cache: Cache, lines: list[str] | None = None, release: Release = RELEASE) -> Binaries:

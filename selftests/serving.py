@@ -4,6 +4,13 @@ import contextlib
 import threading
 
 
+class Quiet:
+    """Before a handler of ``http.server``: requests are not told on standard error."""
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
 @contextlib.contextmanager
 def serving(server):
     """Let a server of ``socketserver`` serve meanwhile."""

@@ -16,7 +16,7 @@ import yaml
 from pvaffinity.api import Api
 from pvaffinity.credentials import Tokens
 from pvaffinity.errors import ApiError, UserError
-from selftests.serving import serving
+from selftests.serving import Quiet, serving
 
 V1 = "client.authentication.k8s.io/v1"
 PLUGIN = """
@@ -36,7 +36,7 @@ class _Server(ThreadingHTTPServer):
     seen: list[str]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
@@ -48,9 +48,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture

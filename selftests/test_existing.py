@@ -21,7 +21,7 @@ from pvaffinity import kubeconfig as kubeconfig_module
 from pvaffinity.errors import UserError
 from pvaffinity.providers.existing import Target
 from pvaffinity.providers.existing_measure import Measured, measure, release_of
-from selftests.serving import serving
+from selftests.serving import Quiet, serving
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = json.dumps({"major": "1", "minor": "37+", "gitVersion": "v1.37.1-eks-4a2b"})
@@ -38,7 +38,7 @@ class _Server(ThreadingHTTPServer):
     writes: list[str]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     server: _Server
 
     def _answer(self, code: int, body: Any) -> None:
@@ -80,9 +80,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._body()
         self.server.writes.append("DELETE")
         self._answer(200, {})
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,9 +18,7 @@ import yaml
 from pvaffinity import kubeconfig
 from pvaffinity.api import Api
 from pvaffinity.clusterconfig import load_config
-from pvaffinity.errors import UserError
 from pvaffinity.identities import credentials_kubeconfig, service_account
-from pvaffinity.local.binaries import ensure
 from pvaffinity.local.preflight import try_namespaces
 from pvaffinity.node_labels import SESSION
 from pvaffinity.objects import Ref
@@ -51,21 +48,8 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
 
 
 @pytest.fixture(scope="module")
-def short():
-    root = Path(tempfile.mkdtemp(prefix="pvx-"))  # short: sockets lie in it
-    yield root
-    shutil.rmtree(root)
-
-
-@pytest.fixture(scope="module")
-def theirs(request, short):
+def theirs(named, short):
     """A cluster without topology labels that stands for somebody else's: its kubeconfig, in an odd place."""
-    option = request.config.getoption("--binaries", None)
-    named = Path(option) if option else None
-    try:
-        ensure(load_versions().newest, named=named, sources=())
-    except UserError as error:
-        pytest.skip(f"no binaries of the newest release: {error.what}")
     (short / "theirs.yaml").write_text(THEIRS)
     spec = ClusterSpec("local", load_versions().newest, load_config(str(short / "theirs.yaml")))
     provider = LocalProvider(named)

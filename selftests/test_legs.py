@@ -1,5 +1,6 @@
 """The legs of a CI matrix, merged: recorded ones become one report in which no result is lost."""
 
+import contextlib
 import functools
 import http.server
 import itertools
@@ -7,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from pvaffinity.cli.report import report
 from pvaffinity.errors import UserError
 from pvaffinity.report import Comparison, Conformance, allure_html, compare, earlier, merge, publish
+from selftests.serving import Quiet, serving
 
 LEGS = Path(__file__).parent / "data" / "legs"
 NAMES = ["results-kind-1.37", "results-local-1.35", "results-local-1.37"]
@@ -109,25 +110,22 @@ def test_a_missing_leg_is_never_all_well():
     assert not result.holds
 
 
+class Files(Quiet, http.server.SimpleHTTPRequestHandler):
+    """Answers with what is in a directory."""
+
+
 @pytest.fixture
-def served(tmp_path):
+def served():
     """Serves directories over HTTP, as Pages do."""
-    running = []
+    with contextlib.ExitStack() as running:
 
-    def serve(directory):
-        class Quiet(http.server.SimpleHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
+        def serve(directory):
+            handler = functools.partial(Files, directory=directory)
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            running.enter_context(serving(server))
+            return f"http://127.0.0.1:{server.server_port}/"
 
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=directory))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        running.append(server)
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield serve
-    for server in running:
-        server.shutdown()
-        server.server_close()
+        yield serve
 
 
 def publish_leg(name, site, history, **options):

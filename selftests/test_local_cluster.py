@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from pvaffinity import leftovers
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import UserError
 from pvaffinity.local import control
-from pvaffinity.local.binaries import ensure
 from pvaffinity.local.preflight import try_namespaces
 from pvaffinity.providers.base import ClusterSpec, Power
 from pvaffinity.providers.local import LocalProvider
@@ -59,25 +56,6 @@ LocalProvider(Path(binaries) if binaries else None).create(spec, Path(directory)
 print("created", flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture(scope="module")
-def named(request):
-    """The directory given with --binaries, or None for the cache; no cluster is started where there are none."""
-    option = request.config.getoption("--binaries", None)
-    path = Path(option) if option else None
-    try:
-        ensure(load_versions().newest, named=path, sources=())
-    except UserError as error:
-        pytest.skip(f"no binaries of the newest release: {error.what}")
-    return path
-
-
-@pytest.fixture(scope="module")
-def short(request):
-    root = Path(tempfile.mkdtemp(prefix="pvl-"))  # short: sockets lie in it
-    yield root
-    shutil.rmtree(root)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pvaffinity import waiting
 from pvaffinity.conditions import Condition, is_running, is_running_on
 from pvaffinity.objects import Obj
 from pvaffinity.waiting import NeverUnknown, NeverViolated, WaitTerminal, never
-from selftests.watched import POD, Server, later, run, unscheduled
+from selftests.watched import POD, Server, flash, later, run, unscheduled
 
 pytestmark = pytest.mark.usefixtures("quick_waits")
 
@@ -24,12 +24,8 @@ def test_never_violated() -> None:
     """A state that must never be is noticed even if it lasts no time at all."""
     server = Server("stall")
 
-    def flash() -> None:
-        run(server)
-        server.put(phase="Pending")
-
     server.put(phase="Pending")
-    later(flash)
+    later(lambda: flash(server))
     with pytest.raises(NeverViolated, match="was running, which it must not be"):
         refrain(server, 30)
 
@@ -47,12 +43,8 @@ def test_never_sees_what_was_while_the_server_was_busy() -> None:
     """A refusal for now does not make it skip the history meanwhile."""
     server = Server("stall", "503")
 
-    def flash() -> None:
-        run(server)
-        server.put(phase="Pending")
-
     server.put(phase="Pending")
-    later(flash)
+    later(lambda: flash(server))
     with pytest.raises(NeverViolated):
         refrain(server, 30)
 
@@ -96,12 +88,8 @@ def test_never_is_not_said_where_no_stream_could_be_had() -> None:
     """A state between two looks is not ruled out by them: the object has changed, and nobody saw how."""
     server = Server(*["broken"] * 1000)
 
-    def flash() -> None:
-        run(server)
-        server.put(phase="Pending")
-
     server.put(phase="Pending")
-    server.unseen = flash
+    server.unseen = lambda: flash(server)
     with pytest.raises(NeverUnknown, match="may have been running"):
         refrain(server)
 

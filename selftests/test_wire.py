@@ -14,7 +14,7 @@ from kubernetes import client
 from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Ref
-from selftests.serving import serving
+from selftests.serving import Quiet, serving
 
 PV = Ref("PersistentVolume", "v")
 ETCD, PANIC = "etcdserver: request timed out", "This request caused apiserver to panic. Look in the logs for details."
@@ -26,7 +26,7 @@ class _Server(ThreadingHTTPServer):
     asked: int
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
@@ -43,9 +43,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture

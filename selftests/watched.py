@@ -121,6 +121,12 @@ def run(server: Server, node: str = "node-1", **more: Any) -> None:
     server.put(phase="Running", node=node, containerStatuses=up(), **more)
 
 
+def flash(server: Server) -> None:
+    """A pod that runs, but not any more as soon as it does."""
+    run(server)
+    server.put(phase="Pending")
+
+
 def wait(server: Server, condition: Condition = is_running, budget: float = 30.0, **more: Any) -> Obj:
     return until(server, POD, condition, budget, **more)  # type: ignore[arg-type]
 
