@@ -4,14 +4,12 @@ from __future__ import annotations
 
 __all__ = ["SIGNS", "page"]
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
-import jinja2
-
 from pvaffinity.behaviours import BEHAVIOURS
 from pvaffinity.report.model import BehaviourVerdict, Conformance, Outcome
+from pvaffinity.report.rendering import template
 from pvaffinity.report.texts import count_text, headline
 from pvaffinity.verdicts import Verdict
 
@@ -21,7 +19,7 @@ _CHART_HEIGHT, _BAR, _GAP = 150, 34, 12
 
 def page(result: Conformance, *, allure: str | None = None, back: str | None = None) -> str:
     """The HTML text; ``allure`` is a link to a detailed report, ``back`` to all runs, both relative to the page."""
-    return _template().render(
+    return template("summary.html.j2", duration=_duration).render(
         result=result,
         behaviours=BEHAVIOURS,
         headline=headline(result),
@@ -37,19 +35,6 @@ def page(result: Conformance, *, allure: str | None = None, back: str | None = N
         allure=allure,
         back=back,
     )
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pvaffinity.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["duration"] = _duration
-    return environment.get_template("summary.html.j2")
 
 
 def _state(result: Conformance) -> str:

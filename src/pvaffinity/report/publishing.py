@@ -8,14 +8,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import jinja2
-
 from pvaffinity.behaviours import BEHAVIOURS
 from pvaffinity.errors import UserError
 from pvaffinity.report.allure import allure_html
 from pvaffinity.report.history import ALLURE, FILE, History, Run
 from pvaffinity.report.model import Conformance
 from pvaffinity.report.page import SIGNS, page
+from pvaffinity.report.rendering import template
 from pvaffinity.report.texts import headline
 from pvaffinity.report.writing import write
 
@@ -84,13 +83,6 @@ def _last(text: str, lines: int) -> str:
 
 
 def _index(history: History, answer: str, *, allure: bool) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pvaffinity.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("index.html.j2").render(
+    return template("index.html.j2").render(
         runs=history.runs, kept=history.results or {}, headline=answer, behaviours=BEHAVIOURS, sign=SIGNS, allure=allure
     )
