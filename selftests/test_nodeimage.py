@@ -10,11 +10,9 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from pvaffinity.engine import EngineError
@@ -25,6 +23,7 @@ from pvaffinity.nodeimage import programs, rootfs, workplace
 from pvaffinity.nodeimage.archive import Entry, ScratchImage, write_archive
 from pvaffinity.nodeimage.recipe import airgap_dir, load_recipe
 from pvaffinity.versions import load_versions
+from selftests.awaiting import ended, eventually
 
 
 def test_the_name_follows_from_the_files(tmp_path):
@@ -272,14 +271,9 @@ rootfs._KEYRING = pathlib.Path(sys.argv[1])
 rootfs.ensure_rootfs(recipe.load_recipe(), Reporter())
 """
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 120)
     process.send_signal(number)
     process.wait(120)
-    while psutil.pid_exists(int((tmp_path / "pid").read_text())):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: ended(int((tmp_path / "pid").read_text())), 120)
     if number == signal.SIGINT:
         assert not list((tmp_path / "cache" / "rootfs").glob("*.part"))
