@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures import storage
-from fixtures.storage import Workspace
+from fixtures import workspace
+from fixtures.workspace import Workspace
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Ref
 
@@ -69,7 +69,7 @@ def test_what_does_not_go_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def until(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(storage.waiting, "until", until)
+    monkeypatch.setattr(workspace.waiting, "until", until)
     server = Server()
     space = made(server)
     monkeypatch.setattr(server, "find", lambda ref: {} if ref.name == "b" else None)
