@@ -17,6 +17,8 @@ LEG = ROOT / "selftests" / "data" / "legs" / "results-local-1.37" / "conformance
 
 def run(*command: str, **environment: str) -> str:
     env = {**os.environ, "LC_ALL": "C", **environment}
+    if "PYTHONIOENCODING" not in environment:  # tox sets it
+        env.pop("PYTHONIOENCODING", None)
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=120, check=False)
     told = (done.stdout + done.stderr).decode(errors="replace")
     assert done.returncode == 0, told
@@ -33,9 +35,13 @@ def test_a_configuration_and_its_path_may_hold_any_letter(tmp_path: Path, mode: 
     assert "1.37-gr" in told
 
 
-@pytest.mark.parametrize("mode", ["1", "0"])
-def test_a_report_of_any_letters_is_written(tmp_path: Path, mode: str) -> None:
-    """Results with such letters are merged into a site with a history, below such a directory, under LC_ALL=C."""
+@pytest.mark.parametrize(
+    "mode",
+    [{"PYTHONUTF8": "1"}, {"PYTHONUTF8": "0"}, {"PYTHONUTF8": "0", "PYTHONIOENCODING": "utf-8"}],
+    ids=["UTF-8 mode", "none", "none, in tox"],
+)
+def test_a_report_of_any_letters_is_written(tmp_path: Path, mode: dict[str, str]) -> None:
+    """Results with such letters become a site with a history in such a directory, under LC_ALL=C, also within tox."""
     legs, site = tmp_path / "läufe", tmp_path / "übersicht"
     legs.mkdir()
     data = json.loads(LEG.read_text(encoding="utf-8"))
@@ -43,5 +49,5 @@ def test_a_report_of_any_letters_is_written(tmp_path: Path, mode: str) -> None:
     (legs / "conformance.json").write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
     command = [str(shutil.which("pvaffinity", path=str(Path(sys.executable).parent)))]
     for _ in range(2):
-        run(*command, "report", str(legs), "-o", str(site), "--history", str(site), PYTHONUTF8=mode)
+        run(*command, "report", str(legs), "-o", str(site), "--history", str(site), **mode)
     assert "Köln – 東京" in (site / "summary.html").read_text(encoding="utf-8")

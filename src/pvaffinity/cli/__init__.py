@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["main"]
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -58,6 +59,9 @@ def _group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with 0, 2 for what the user must change, 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):  # names of files may hold any bytes: they are told as they are
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         _group.main(args=arguments, prog_name="pvaffinity", standalone_mode=False)
     except click.ClickException as error:
