@@ -13,7 +13,7 @@ PLUGIN = """
 import json, os, pathlib, pytest
 from fixtures.clusters import SESSION_DIR
 from fixtures.collected import collected
-from fixtures.reporting import _outcome
+from fixtures.results import outcome_of
 from fixtures.reporting import pytest_runtest_makereport
 
 def pytest_configure(config):
@@ -29,7 +29,7 @@ def pytest_pycollect_makeitem():
 def pytest_runtest_logreport(report):
     if report.outcome != "passed":
         with open(os.environ["SESSION"] + "/outcomes", "a") as file:
-            file.write(f"{report.nodeid.split('::')[1]} {report.when} {_outcome(report)}\\n")
+            file.write(f"{report.nodeid.split('::')[1]} {report.when} {outcome_of(report)}\\n")
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(config):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.collected import DESELECTED
-from fixtures.reporting import _Results
+from fixtures.results import Results
 from pvaffinity.report import Outcome
 
 PROPERTIES = {"cluster": "1.37-gate-on", "behaviour": "relaxing", "title": "A guarantee.", "core": True}
@@ -16,11 +16,12 @@ PROPERTIES = {"cluster": "1.37-gate-on", "behaviour": "relaxing", "title": "A gu
 ROOT = Path(__file__).resolve().parents[1]
 PLUGIN = """
 import pytest
-from fixtures.reporting import RESULTS, _Results, pytest_sessionfinish
+from fixtures.reporting import RESULTS, pytest_sessionfinish
+from fixtures.results import Results
 
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):
-        config.stash[RESULTS] = results = _Results()
+        config.stash[RESULTS] = results = Results()
         config.pluginmanager.register(results)
 
 def pytest_itemcollected(item):
@@ -29,7 +30,7 @@ def pytest_itemcollected(item):
 
 
 def results(*phases, outcome="passed", crashed=False, why="not run: the session ended early", **properties):
-    found = _Results()
+    found = Results()
     mine = PROPERTIES | properties
     for phase in phases:
         ended = outcome if phase == phases[-1] else "passed"
