@@ -17,7 +17,11 @@ build*)
   echo "go: downloading example.com/a v1.0.0" >&2
   echo "internal/abi" >&2
   if [ -e $F/fail ]; then cat $F/fail >&2; exit 1; fi
-  if [ -e $F/hold ]; then sh -c "while [ -e $F/hold ]; do sleep 0.02; done" & echo $! > $F/born; mv $F/born $F/child; wait; fi
+  if [ -e $F/hold ]; then
+    sh -c "while [ -e $F/hold ]; do sleep 0.02; done" & echo $! > $F/born
+    mv $F/born $F/child
+    wait
+  fi
   while [ "$1" != -o ]; do shift; done
   v=$(sed -n 's/^require [^ ]* v//p' go.mod)
   printf '#!/bin/sh\necho Version: v%s\nexit 0\n' "$v" > $2;;
