@@ -1,7 +1,7 @@
 """Control-plane components of a kind cluster: static pods, which their node's kubelet runs as their manifests say.
 
-A manifest that is moved away stops its pod, one that is changed starts another. The configured one is kept beside, and
-put back byte for byte. Everything happens inside the node, with what every node image has: a shell, crictl, kubectl.
+A manifest that is taken away stops its pod, one that is put there starts another. The configured one is kept beside,
+and put back byte for byte. Everything happens inside the node, with what all node images have: a shell, crictl, kubectl.
 """
 
 from __future__ import annotations
@@ -83,18 +83,6 @@ def _parts(cluster: Cluster, component: str, verb: str) -> Iterator[list[_Part]]
 
 
 @dataclass(frozen=True)
-class _Container:
-    """A container's state, and its pod's UID."""
-
-    state: str
-    pod: str
-
-    @property
-    def running(self) -> bool:
-        return self.state == _RUNNING
-
-
-@dataclass(frozen=True)
 class _Part:
     """One component in one node."""
 
@@ -119,13 +107,13 @@ class _Part:
         copy = f"cp -p {self.manifest} {_KEPT}/.new; mv {_KEPT}/.new {self.kept}"
         self.sh(f"mkdir -p {_KEPT}; test -e {self.kept} || {{ {copy}; }}")
 
-    def containers(self) -> dict[str, _Container]:
-        """Every container of the component that the runtime still knows, by id, the newest first."""
+    def containers(self) -> dict[str, str]:
+        """The states of all containers of the component that the runtime still knows, by id, the newest first."""
         label = f"io.kubernetes.container.name={self.component}"
         text = self.engine.run("exec", self.node, "crictl", "ps", "--all", "--label", label, "--output", "json")
         found: list[dict[str, Any]] = json.loads(text).get("containers") or []
         found.sort(key=lambda container: int(container["createdAt"]), reverse=True)
-        return {c["id"]: _Container(c["state"], c["labels"]["io.kubernetes.pod.uid"]) for c in found}
+        return {container["id"]: container["state"] for container in found}
 
     def sandboxes(self) -> list[str]:
         """The pod's sandboxes that are ready; a kubelet that has seen to a pod's end leaves none."""
@@ -165,8 +153,8 @@ class _Part:
         self.keep()
         self.sh(f"rm -f {self.manifest}")
 
-        def gone(containers: Mapping[str, _Container]) -> bool:
-            running = [name for name, container in containers.items() if container.running]
+        def gone(containers: Mapping[str, str]) -> bool:
+            running = [name for name, state in containers.items() if state == _RUNNING]
             self.end(running)
             return not running and not self.sandboxes()
 
@@ -175,7 +163,6 @@ class _Part:
     def start(self, flags: Mapping[str, str | None]) -> None:
         """Put the manifest there, with these flags; returns when its container is healthy."""
         self.keep()
-        before = self.containers()
         pod = yaml.safe_load(self.sh(f"cat {self.kept}"))
         container = pod["spec"]["containers"][0]
         container["command"] = with_flags(container["command"], flags)
@@ -184,26 +171,24 @@ class _Part:
             self.sh(f"umask 077; cat > {_KEPT}/.new", yaml.safe_dump(pod, sort_keys=False).encode())
         else:
             self.sh(f"cp -p {self.kept} {_KEPT}/.new")
-        move = f"if cmp -s {_KEPT}/.new {self.manifest}; then echo same; exit; fi; "
-        move += f"test -e {self.manifest} || echo absent; mv {_KEPT}/.new {self.manifest}"
-        was = self.sh(move)
-        # A static pod's UID is made from its manifest: what the one before still starts, failing, is not ours.
-        other = next(iter(before.values())).pod if before and not was else ""
+        before: Mapping[str, str] = {}
+        changed = self.sh(f"cmp -s {_KEPT}/.new {self.manifest} || echo changed") != ""
+        if changed:
+            # Two at once would not do, and a kubelet that finds the one before still there looks again after 10 s only.
+            self.stop()
+            before = self.containers()
+            self.sh(f"mv {_KEPT}/.new {self.manifest}")
 
-        def up(containers: Mapping[str, _Container]) -> bool:
-            if was == "same":
-                return any(c.running for c in containers.values()) and self.healthy(container["command"])
-            new = {name: c for name, c in containers.items() if name not in before and c.pod != other}
-            for name in (name for name, c in new.items() if c.state == _EXITED):
+        def up(containers: Mapping[str, str]) -> bool:
+            new = {name: state for name, state in containers.items() if name not in before}
+            for name in (name for name, state in new.items() if changed and state == _EXITED):
                 with contextlib.suppress(EngineError):  # removed meanwhile: the next one says the same
                     raise self.exited(name)
-            old = [name for name, c in containers.items() if name not in new and c.running]
-            self.end(old)  # it may be the one that answers
-            return not old and any(c.running for c in new.values()) and self.healthy(container["command"])
+            return _RUNNING in new.values() and self.healthy(container["command"])
 
         self.until(up, "is not healthy")
 
-    def until(self, done: Callable[[Mapping[str, _Container]], bool], trouble: str) -> None:
+    def until(self, done: Callable[[Mapping[str, str]], bool], trouble: str) -> None:
         """Look at the containers until it is done.
 
         Raises:
