@@ -1,7 +1,7 @@
 """Control-plane components of a kind cluster: static pods, which their node's kubelet runs as their manifests say.
 
 A manifest that is taken away stops its pod, one that is put there starts another. The configured one is kept beside,
-and put back byte for byte. Everything happens inside the node, with what all node images have: a shell, crictl, kubectl.
+and put back byte for byte. Everything happens in the node, with what every node image has: a shell, crictl, kubectl.
 """
 
 from __future__ import annotations
