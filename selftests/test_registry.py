@@ -4,11 +4,13 @@ import errno
 import multiprocessing
 import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pvaffinity import leftovers
 from pvaffinity.errors import UserError
 from pvaffinity.registry import cluster_name
 from selftests.recording import Recorder, registry, spec
@@ -153,3 +155,22 @@ def test_names_will_do_for_hosts(config):
     assert len(names) == 20
     assert all(re.fullmatch(r"a-prefix-of-16-c-[a-z0-9]+(-[a-z0-9]+)+", name) for name in names)
     assert max(len(f"{name}-control-plane") for name in names) <= 63
+
+
+def test_a_cluster_is_claimed_before_anything_that_may_take_long(tmp_path, monkeypatch):
+    """While binaries are still being built, minutes long, ``clean`` sees whose the cluster is and leaves it alone."""
+    seen = []
+
+    def slow(self, spec, name, directory, owner, progress):
+        os.utime(directory, (time.time() - 300,) * 2)
+        seen.extend((leftovers.find(), [str(each) for each in leftovers.find(everything=True)]))
+        raise UserError("the build failed", "build it by hand")
+
+    monkeypatch.setattr(Recorder, "create", slow)
+    monkeypatch.setattr(leftovers, "clusters_dir", lambda: tmp_path / "clusters")
+    with pytest.raises(UserError, match="the build failed"):
+        registry(tmp_path).obtain(spec())
+    unowned, (told,) = seen
+    assert unowned == []
+    assert f"its owner (process {os.getpid()}) runs" in told
+    assert list((tmp_path / "clusters").iterdir()) == [], "nothing came of it, and nothing is left"

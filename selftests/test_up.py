@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from pvaffinity import providers
+from pvaffinity import leftovers, providers
 from pvaffinity.cli.up import up
 from pvaffinity.errors import UserError
 
@@ -67,3 +70,21 @@ def test_what_cannot_be_meant_is_refused(monkeypatch: pytest.MonkeyPatch, argume
     error = started(monkeypatch, *arguments)[1]
     assert isinstance(error, UserError)
     assert told in error.what
+
+
+def test_the_directory_is_claimed_before_anything_that_may_take_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """While binaries are still being built, ``clean`` sees whose the cluster is; where nothing came of it, it goes."""
+    seen: list[str] = []
+
+    def create(self: Any, spec: Any, name: str, directory: Path, *_: Any) -> None:
+        seen.append((directory / "owner.json").read_text(encoding="utf-8"))
+        raise MADE
+
+    monkeypatch.setattr(_Maker, "check", lambda *_: None)
+    monkeypatch.setattr(_Maker, "create", create, raising=False)
+    monkeypatch.setattr(leftovers, "clusters_dir", lambda: tmp_path)
+    assert started(monkeypatch)[1] is MADE
+    assert [json.loads(text)["pid"] for text in seen] == [os.getpid()]
+    assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,7 @@ import psutil
 
 from pvaffinity import lastlogs, records, room, turns
 from pvaffinity.errors import RoomError, UserError
+from pvaffinity.local.owner import Owner, remove_unused
 from pvaffinity.paths import write_whole
 from pvaffinity.providers.base import Cluster, ClusterSpec, Provider
 
@@ -226,10 +227,10 @@ class Registry:
             record, {"directory": str(directory), "provider": spec.provider, "name": name}
         )  # intent, before creation
         try:
+            Owner.of(self.owner).claim(directory)  # before the provider, which may build binaries for minutes
             cluster = provider.create(spec, name, directory, self.owner, say)
         except BaseException:
-            with contextlib.suppress(OSError):
-                directory.rmdir()  # where the provider left nothing in it
+            remove_unused(directory)  # where the provider left nothing in it
             if not directory.exists():  # else something may be left, which the session's end tries again to delete
                 record.unlink(missing_ok=True)
             raise

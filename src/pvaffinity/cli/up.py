@@ -21,6 +21,7 @@ from pvaffinity.cli.progress import shown
 from pvaffinity.clusterconfig import load_config
 from pvaffinity.errors import UserError
 from pvaffinity.local.daemon import tail
+from pvaffinity.local.owner import Owner, remove_unused
 from pvaffinity.providers.base import Cluster, ClusterSpec
 from pvaffinity.versions import Release, load_versions
 
@@ -77,11 +78,11 @@ def up(
                 fix = "make room there, or set PVAFFINITY_RUN to another directory"
                 raise UserError(f"{directory} cannot be made: {error.strerror}", fix) from error
             try:
+                Owner.of(os.getpid()).claim(directory)  # before the provider, which may build binaries for minutes
                 cluster = maker.create(spec, name, directory, os.getpid(), show.progress)
             finally:
                 room.settle()
-                with contextlib.suppress(OSError):
-                    directory.rmdir()  # where nothing came of it
+                remove_unused(directory)  # where nothing came of it
         try:
             _present(cluster, spec, time.monotonic() - started)
             with contextlib.suppress(KeyboardInterrupt):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["Owner", "remove_tree", "start_time", "wait_for"]
+__all__ = ["Owner", "remove_tree", "remove_unused", "start_time", "wait_for"]
 
 import contextlib
+import json
 import os
 import select
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from pvaffinity.errors import UserError
+from pvaffinity.paths import write_whole
+
+_FILE = "owner.json"
 
 
 def start_time(pid: int) -> int:
@@ -39,6 +45,20 @@ class Owner:
         """Whether that very process still runs."""
         return self.start != 0 and start_time(self.pid) == self.start
 
+    def claim(self, directory: Path) -> None:
+        """Say in a cluster's directory that it is this process's: ``pvaffinity clean`` leaves it alone from now on.
+
+        Raises:
+            UserError: nothing can be written there.
+        """
+        try:
+            write_whole(directory / _FILE, json.dumps(asdict(self)))
+        except OSError as error:
+            raise UserError(
+                f"{directory} cannot be used: {error.strerror}",
+                "make room there, or set PVAFFINITY_RUN to another place",
+            ) from error
+
     def descriptor(self) -> int | None:
         """A descriptor that becomes readable when it ends (pidfd_open(2)); None where there is none to be had."""
         try:
@@ -62,6 +82,13 @@ def remove_tree(path: Path) -> None:
                 with contextlib.suppress(OSError):
                     each.chmod(0o700)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_unused(directory: Path) -> None:
+    """Remove a cluster's directory in which nothing lies but the word of whose it is; any other stays as it is."""
+    with contextlib.suppress(OSError):
+        if {path.name for path in directory.iterdir()} <= {_FILE, f"{_FILE}.new"}:
+            shutil.rmtree(directory)
 
 
 def wait_for(pid: int, seconds: float) -> bool:

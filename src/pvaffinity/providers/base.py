@@ -118,7 +118,7 @@ class Provider(Protocol):
         Args:
             spec: what is wanted.
             name: unique on this machine.
-            directory: exists, is empty and is the cluster's own.
+            directory: exists, is the cluster's own, and holds nothing but the word of whose it is.
             owner: the process whose end ends the cluster, however it ends.
             progress: told what is going on.
 

@@ -104,7 +104,7 @@ class ExistingProvider:
             UserError: the kubeconfig cannot be used, or the nodes carry another session's labels.
         """
         by = Owner.of(owner)
-        write_whole(directory / "owner.json", json.dumps({"pid": by.pid, "start": by.start}))
+        by.claim(directory)
         write_whole(directory / "existing.json", json.dumps({"name": name}))
         document = self.target.document()
         config = kubeconfig.write_private(document, directory / "admin.kubeconfig")

@@ -84,7 +84,7 @@ class KindProvider:
         directory = directory.resolve()
         kind_setup.check_name(engine, name)
         by, started = Owner.of(owner), time.monotonic()
-        write_whole(directory / "owner.json", json.dumps({"pid": by.pid, "start": by.start}))
+        by.claim(directory)
         write_whole(
             directory / "kind.json",
             json.dumps({"name": name, "kind": str(kind.binary), "engine": dict(engine.environment)}),

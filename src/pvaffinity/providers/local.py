@@ -73,7 +73,7 @@ class LocalProvider:
             for node in nodes:
                 node.state.mkdir(parents=True, mode=0o700)
             (directory / "logs").mkdir()
-            (directory / "owner.json").write_text(json.dumps({"pid": by.pid, "start": by.start}), encoding="utf-8")
+            by.claim(directory)
             wanted = plan(spec.config, directory, nodes, binaries.path, by)
             (directory / "spec.json").write_text(json.dumps(wanted, indent=1), encoding="utf-8")
         except OSError as error:
