@@ -15,6 +15,7 @@ from pvaffinity.cli import doctor as command
 from pvaffinity.doctor import CHECKS, Check, Finding, examine, runnable
 from pvaffinity.errors import UserError
 from pvaffinity.local import preflight
+from pvaffinity.local.gobuild import BUILD_DISK, INSTALL
 
 
 def test_a_failed_vital_check_blocks_the_providers_that_need_it():
@@ -41,6 +42,36 @@ def test_a_check_that_breaks_is_a_finding():
 
     (finding,) = examine([Check("broken", broken, ("local",))])
     assert (finding.ok, finding.found, finding.fix) == (False, "cannot be found out: no such place", "make one")
+
+
+@pytest.mark.parametrize(
+    ("version", "ok"), [("go1.20.14", False), ("go1.21.0", True), ("go1.27.3", True), ("devel +a1b2c3", True)]
+)
+def test_the_doctor_and_the_build_want_the_same_go(monkeypatch, tmp_path, version, ok):
+    """A Go that the build would refuse is refused here, with the build's own words; any other is well."""
+    go = tmp_path / "go"
+    go.write_text(f"#!/bin/sh\necho go version {version} linux/amd64\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (finding,) = examine([check for check in CHECKS if check.name == "Go"])
+    assert (finding.ok, version in finding.found) == (ok, True)
+    assert ok or finding.fix.startswith(INSTALL)
+
+
+def test_a_go_that_does_not_run_is_told(monkeypatch, tmp_path):
+    """A Go that fails without a word is a finding with a remedy, no stack trace."""
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\nexit 1\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (finding,) = examine([check for check in CHECKS if check.name == "Go"])
+    assert (finding.ok, finding.found) == (False, "it does not run")
+
+
+def test_the_doctor_tells_what_a_build_takes():
+    """Besides what binaries take, the doctor tells the room that the build checks for."""
+    (finding,) = examine([check for check in CHECKS if check.name == "disk for binaries"])
+    assert f"{BUILD_DISK >> 20} MB with Go's caches where no download answers" in finding.found
 
 
 def test_every_check_of_this_machine_runs_and_names_a_remedy():

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["CHECKS", "Check", "Finding", "examine", "runnable"]
 
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -115,15 +116,28 @@ def _disk(where: Callable[[], Path], need: int, variable: str) -> Callable[[], t
     return look
 
 
+def _disk_for_binaries() -> tuple[bool, str, str]:
+    from pvaffinity.local.gobuild import BUILD_DISK
+
+    ok, found, fix = _disk(cache_dir, 1 << 30, "PVAFFINITY_CACHE")()
+    return ok, f"{found}, {BUILD_DISK >> 20} MB with Go's caches where no download answers and Go builds", fix
+
+
 def _go() -> tuple[bool, str, str]:
+    from pvaffinity.local.gobuild import INSTALL, OLDEST_GO
+
     go = shutil.which("go") or ("/usr/local/go/bin/go" if Path("/usr/local/go/bin/go").exists() else "")
-    fix = "install Go 1.24 or later from https://go.dev/dl (only needed where nothing can be downloaded)"
+    fix = f"{INSTALL}; only needed where nothing can be downloaded"
     if not go:
         return False, "not installed", fix
     done = subprocess.run(
         [go, "version"], capture_output=True, encoding="utf-8", errors="replace", timeout=_PROBE_SECONDS, check=False
     )
-    return done.returncode == 0, done.stdout.strip() or done.stderr.strip().splitlines()[0], fix
+    if done.returncode:
+        return False, (done.stderr.strip() or "it does not run").splitlines()[0], fix
+    version = done.stdout.strip()
+    number = re.search(r"\bgo(\d+)\.(\d+)", version)  # none in a development version
+    return not number or (int(number[1]), int(number[2])) >= OLDEST_GO, version, fix
 
 
 def _downloads() -> tuple[bool, str, str]:
@@ -232,7 +246,7 @@ CHECKS: tuple[Check, ...] = (
     Check("node image", _node_image, ("kind",)),
     Check("memory", _memory, ("local", "kind")),
     Check("disk for clusters", _disk(run_dir, preflight.DISK, "PVAFFINITY_RUN"), ("local",)),
-    Check("disk for binaries", _disk(cache_dir, 1 << 30, "PVAFFINITY_CACHE")),
+    Check("disk for binaries", _disk_for_binaries),
     Check("inotify", _inotify),
     Check("open files", _files, ("local",)),
 )
