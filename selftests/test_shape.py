@@ -231,13 +231,13 @@ class _Each:
 @pytest.mark.parametrize(
     "value,told",
     [
-        (3, "x is 3: input should be an object"),
+        (3, "x is 3: input should be a mapping"),
         ({}, "x.number is missing"),
         ({"number": True}, "x.number is true: input should be a valid number"),
         ({"number": float("nan")}, "x: Out of range float values are not JSON compliant"),
         ({"number": 1, "nmaes": []}, "x.nmaes is unknown"),
         ({"number": 1, "names": ["a", None]}, "x.names[1] is null: input should be a valid string"),
-        ({"number": 1, "more": []}, "x.more is a list: input should be an object"),
+        ({"number": 1, "more": []}, "x.more is a list: input should be a mapping"),
         ({"number": 1, "more": {"a": "1"}}, 'x.more.a is "1": input should be a valid integer'),
     ],
 )
@@ -259,6 +259,21 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
         with pytest.raises(ShapeError) as caught:
             from_yaml(text)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text,told",
+    [
+        ("a: 1\nb: [\n", "line 3: expected the node content, but found '<stream end>'"),
+        ("a: 1\n\tb: 2\n", "line 2: found character '\\t' that cannot start any token"),
+        ("a: 1\nb: !!python/none x\n", "line 2: could not determine a constructor for the tag"),
+    ],
+)
+def test_a_mistake_in_yaml_is_told_with_its_line(text: str, told: str) -> None:
+    """Whoever wrote the document is told the line, counted from one, and what is wrong there."""
+    with pytest.raises(ShapeError) as caught:
+        from_yaml(text)
+    assert str(caught.value).startswith(told)
 
 
 def test_what_is_nested_too_deeply_is_told():

@@ -1,7 +1,7 @@
 """Documents that somebody wrote or changed by hand: decoded, and every value checked to be of the type it must have.
 
-What is wrong is told in one line with the place in the document, such as ``nodes[1].labels is 3: input should be an
-object``; the caller knows the file and what to do about it.
+What is wrong is told in one line with the place in the document, such as ``nodes[1].labels is 3: input should be a
+mapping``; the caller knows the file and what to do about it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ def from_yaml(text: str) -> Any:
         return from_json(json.dumps(yaml.load(text, _Loader), allow_nan=False))
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        why = (error.problem or str(error)).splitlines()[0]
+        raise ShapeError(f"line {mark.line + 1}: {why}" if mark else why) from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise ShapeError(str(error).splitlines()[0]) from error
 
@@ -117,7 +121,8 @@ def _told(error: pydantic.ValidationError, where: str) -> str:
         return f"{where} is missing"
     if first["type"] == "unexpected_keyword_argument":
         return f"{where} is unknown"
-    return f"{where} is {_seen(first['input'])}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    wanted = first["msg"].replace("an object", "a mapping")  # JSON's word, where we read YAML and speak of mappings
+    return f"{where} is {_seen(first['input'])}: {wanted[0].lower()}{wanted[1:]}"
 
 
 def _seen(value: Any) -> str:
