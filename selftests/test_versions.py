@@ -26,6 +26,27 @@ def test_an_unknown_version_is_refused_with_the_known_ones(wanted):
     assert "1.34, 1.35, 1.36, 1.37" in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    "wanted,close", [("1.35.x", "1.35"), ("137", "1.37"), ("nxt", "next"), ("1.33", ""), ("1.3", "")]
+)
+def test_only_what_is_listed_is_suggested(wanted, close):
+    """A slip of the pen is answered with a name of the list; a version that is not known is not, none being closer."""
+    with pytest.raises(UserError) as caught:
+        load_versions().find(wanted)
+    assert caught.value.what == f"unknown Kubernetes version {wanted!r}" + (f"; did you mean {close}?" if close else "")
+    assert "next (1.38)" in caught.value.fix
+
+
+def test_the_advice_offers_all_only_where_it_is_taken():
+    """One cluster cannot be of every release; who takes ``all`` says so."""
+    with pytest.raises(UserError) as caught:
+        load_versions().find("all")
+    assert "all" not in caught.value.fix
+    with pytest.raises(UserError, match="did you mean all") as caught:
+        load_versions().find("al", besides=("all",))
+    assert "next (1.38), all, or a patch release" in caught.value.fix
+
+
 def test_the_newest_release_is_no_pre_release():
     """The default never is a pre-release."""
     versions = load_versions()

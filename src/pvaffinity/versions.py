@@ -7,6 +7,7 @@ __all__ = ["Release", "Versions", "clusterconfigs_dir", "load_versions"]
 import difflib
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,8 +48,12 @@ class Versions:
         """The newest final release: the default of every command."""
         return self.releases[-1]
 
-    def find(self, wanted: str) -> Release:
+    def find(self, wanted: str, *, besides: Sequence[str] = ()) -> Release:
         """Resolve ``1.37``, ``v1.37``, ``1.37.1``, ``next`` or ``1.38.0-alpha.0.12+abc``.
+
+        Args:
+            wanted: what the user wrote.
+            besides: words that the caller takes as well, such as ``all``; for the advice.
 
         Raises:
             UserError: no such release is known.
@@ -65,10 +70,14 @@ class Versions:
             for release in known:
                 if release.minor == match[1]:
                     return _release(release.minor, text, release.has_gate)
-        close = difflib.get_close_matches(text, [r.minor for r in known], 1)
+        names = [*(r.minor for r in self.releases), *(["next"] if self.next else []), *besides]
+        # A whole minor version that is not known is no slip of the pen: any other would be as close.
+        close = [] if re.fullmatch(r"\d+\.\d+", text) else difflib.get_close_matches(text, names, 1)
+        ahead = [f"next ({self.next.minor})"] if self.next else []
+        listed = [*(r.minor for r in self.releases), *ahead, *besides]
         raise UserError(
             f"unknown Kubernetes version {wanted!r}" + (f"; did you mean {close[0]}?" if close else ""),
-            f"use one of {', '.join(r.minor for r in self.releases)}, a patch release of these, next, or all",
+            f"use one of {', '.join(listed)}, or a patch release of these",
         )
 
 

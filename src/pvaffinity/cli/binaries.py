@@ -134,7 +134,7 @@ def _wanted(versions: Sequence[str]) -> list[Release]:
     known = load_versions()
     if "all" in versions:
         return list(known.releases)
-    return [known.find(v) for v in versions] or [known.newest]
+    return [known.find(v, besides=("all",)) for v in versions] or [known.newest]
 
 
 def _others(cache: Cache, known: Versions) -> list[Release]:
