@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from pvaffinity import engine
+from pvaffinity.cli.node_image import node_image
 from pvaffinity.errors import UserError
 
 DOCKER = {
@@ -90,6 +92,18 @@ def test_no_engine(path):
         engine.require()
     assert "--provider local" in caught.value.fix
     assert engine.detect() is None
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["build", "1.37"]])
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_command_that_has_no_other_way_is_not_offered_one(path, arguments, installed):
+    """Node images are an engine's: the advice names no option that the commands for them do not have."""
+    if installed:
+        path("docker", refuse("Cannot connect to the Docker daemon"))
+    error = CliRunner().invoke(node_image, arguments).exception
+    assert isinstance(error, UserError)
+    assert "Docker" in error.fix + error.what
+    assert "--provider" not in error.fix
 
 
 @pytest.mark.parametrize(

@@ -157,11 +157,12 @@ def detect() -> Engine | None:
         return None
 
 
-def require(environment: Mapping[str, str] | None = None) -> Engine:
+def require(environment: Mapping[str, str] | None = None, *, instead: str = "use --provider local") -> Engine:
     """The engine that kind would use.
 
     Args:
         environment: variables that decided for an engine before, instead of today's.
+        instead: what needs no engine, for the advice; empty where nothing does.
 
     Raises:
         UserError: none is installed, none answers, or it is too old.
@@ -176,7 +177,7 @@ def require(environment: Mapping[str, str] | None = None) -> Engine:
     if not found:
         raise UserError(
             f"there is no container engine: neither of {', '.join(names)} is on PATH",
-            "install Docker (https://docs.docker.com/engine/install/) or Podman, or use --provider local",
+            "install Docker (https://docs.docker.com/engine/install/) or Podman" + _or(instead),
         )
     silent: dict[str, str] = {}
     for name, path in found.items():
@@ -190,10 +191,14 @@ def require(environment: Mapping[str, str] | None = None) -> Engine:
             raise UserError(f"{name} {engine.version} is too old for kind", f"install {name} {oldest} or newer")
         return engine
     name, why = next(iter(silent.items()))
-    raise UserError(f"{name} does not answer: {why}", _remedy(name, why, environment))
+    raise UserError(f"{name} does not answer: {why}", _remedy(name, why, environment, _or(instead)))
 
 
-def _remedy(name: str, why: str, environment: Mapping[str, str]) -> str:
+def _or(instead: str) -> str:
+    return f", or {instead}" if instead else ""
+
+
+def _remedy(name: str, why: str, environment: Mapping[str, str], instead: str) -> str:
     if "permission denied" in why.lower():
         return "let your user speak to it: sudo usermod -aG docker $USER, then log in again"
     if name == "podman":
@@ -201,10 +206,10 @@ def _remedy(name: str, why: str, environment: Mapping[str, str]) -> str:
     if "no answer" in why:
         host = environment.get("DOCKER_HOST")
         how = f" at DOCKER_HOST={host}" if host else " (sudo systemctl restart docker)"
-        return f"restart the engine{how}, or use --provider local"
+        return f"restart the engine{how}{instead}"
     if host := environment.get("DOCKER_HOST"):
-        return f"start the engine at DOCKER_HOST={host}, or unset DOCKER_HOST; without any: --provider local"
-    return "start it (sudo systemctl start docker), or use --provider local"
+        return f"start the engine at DOCKER_HOST={host}, or unset DOCKER_HOST{instead}"
+    return f"start it (sudo systemctl start docker){instead}"
 
 
 def _ask(name: str, path: str, environment: Mapping[str, str]) -> Engine:

@@ -46,7 +46,7 @@ def build(version: str, binaries: Path | None, again: bool) -> None:
     """
     signal.signal(signal.SIGTERM, _interrupt)
     release = load_versions().find(version)
-    engine = require()
+    engine = require(instead="")
     with shown() as show:
         name = build_image(release, engine, binaries=binaries, again=again, progress=show.progress, every=show.every)
     click.echo(name)
@@ -59,7 +59,7 @@ def _interrupt(*_: Any) -> None:
 @node_image.command("list")
 def list_() -> None:
     """Show the node images of this project that the container engine has."""
-    engine = require()
+    engine = require(instead="")
     images = list_images(engine)
     for image in images:
         own = "  (of binaries that were named)" if image.own else ""
