@@ -21,6 +21,7 @@ def run(*arguments, suite="suites/test_gate_state.py"):
         (["--kubernetes-version", "1.3"], "unknown Kubernetes version '1.3'", "use one of 1.34, 1.35"),
         (["--cluster-config", "gate-of"], "did you mean gate-off?", "gate-apiserver-only"),
         (["--cluster-config", "no/such.yaml"], "no cluster configuration 'no/such.yaml'", "kind document"),
+        (["--provider", "locl"], "unknown provider 'locl'; did you mean local?", "use one of auto"),
         (["--provider", "minikube"], "unknown provider 'minikube'", "use one of auto"),
         (["--binaries", "/no/such/directory"], "no directory /no/such/directory", "name a directory"),
         (["--cluster-name", "My_Cluster"], "'My_Cluster' cannot begin a cluster's name", "lower-case letters"),
@@ -36,6 +37,7 @@ def run(*arguments, suite="suites/test_gate_state.py"):
         (["--provider", "local", "--kind-image", "x"], "--kind-image is for the provider kind", "--provider kind"),
         (["--provider", "local", "--kind-bin", "x"], "--kind-bin is for the provider kind", "--provider kind"),
         (["--binaries", "src", "--kind-image", "x"], "no provider heeds --binaries and --kind-image", "leave one"),
+        (["--reports", "/proc/no/such"], "nothing can be made in /proc", "name another directory"),
         (["--reports", "README.md/x", "--full-report"], "README.md is not a directory", "name another directory"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PROVIDERS", "Choice", "choose", "demand", "load"]
 
+import difflib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,9 @@ def choose(
     if wanted == "auto":
         return _auto(release or load_versions().newest, image, kind)
     if wanted not in PROVIDERS:
-        raise UserError(f"unknown provider {wanted!r}", f"use one of auto, {', '.join(PROVIDERS)}")
+        close = difflib.get_close_matches(wanted, ("auto", *PROVIDERS), 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UserError(f"unknown provider {wanted!r}{hint}", f"use one of auto, {', '.join(PROVIDERS)}")
     return Choice(wanted, "asked for")
 
 
