@@ -88,3 +88,31 @@ def test_a_session_that_judged_nothing_is_no_success(tmp_path, workers):
         for more in (["-k", "test_a"], [])
     ]
     assert codes == [5, 0]
+
+
+LOST = """
+from fixtures.reporting import _not_written
+from pathlib import Path
+
+def pytest_addoption(parser):
+    parser.addoption("--lost", action="store_true")
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--lost"):
+        _not_written(terminalreporter, config, Path("reports"), OSError(28, "No space left on device"))
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=len)
+@pytest.mark.parametrize(
+    "test,options,code", [("assert True", (), 0), ("assert True", ("--lost",), 4), ("assert False", ("--lost",), 1)]
+)
+def test_a_session_whose_report_is_lost_does_not_end_well(tmp_path, test, options, code, workers):
+    """The report cannot be written: told with what to do, and exit code 4, unless there is a worse one already."""
+    (tmp_path / "conftest.py").write_text(LOST)
+    (tmp_path / "test_it.py").write_text(f"def test_it():\n    {test}\n")
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", *workers, f"--rootdir={tmp_path}", *options, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("to fix: make room there, or name another directory: --reports DIR" in done.stdout) == bool(options)
