@@ -42,6 +42,21 @@ def test_the_gate_is_read_for_each_component(name, apiserver, scheduler):
         (HEAD + "nodes:\n- role: master\n", "nodes[0].role is 'master'"),
         (HEAD + "nodes:\n- role: worker\n", "has 0 control-plane nodes"),
         (HEAD + f"featureGates: {{{GATE}: 'yes'}}\n", f'featureGates.{GATE} is "yes"'),
+        (
+            HEAD + "featureGates: {MutablePVNodeAfinity: true}\n",
+            f"featureGates.MutablePVNodeAfinity; did you mean {GATE}?",
+        ),
+        (HEAD + "featureGates: {mutablePvNodeAffinity: true}\n", f"did you mean {GATE}?"),
+        (
+            HEAD + "kubeadmConfigPatches: ['{kind: ClusterConfiguration, apiServer: {extraArgs: "
+            '{feature-gates: "Other=true, MutablePVNodeAffinty=true"}}}\']\n',
+            f"apiServer.extraArgs: feature-gates.MutablePVNodeAffinty; did you mean {GATE}?",
+        ),
+        (
+            HEAD
+            + "kubeadmConfigPatches: ['{kind: KubeletConfiguration, featureGates: {MutablePVNodeAffinitys: true}}']\n",
+            f"kubeadmConfigPatches[0]: featureGates.MutablePVNodeAffinitys; did you mean {GATE}?",
+        ),
         (HEAD + "kubeadmConfigPatches: ['kind: InitConfiguration']\n", "'InitConfiguration' are not understood"),
         (
             HEAD + "kubeadmConfigPatches: ['{kind: ClusterConfiguration, apiServers: {}}']\n",
@@ -58,6 +73,12 @@ def test_a_document_that_is_not_understood_is_refused_by_name(tmp_path, text, to
     with pytest.raises(UserError) as caught:
         read(tmp_path, text)
     assert told in str(caught.value)
+
+
+def test_other_gates_are_not_taken_for_the_projects(tmp_path):
+    """Any other gate is left to the components, also one whose name begins alike."""
+    gates = {"MutableCSINodeAllocatableCount": True, "MutablePodResourcesForSuspendedJobs": False, GATE: True}
+    assert read(tmp_path, HEAD + f"featureGates: {gates}\n").feature_gates == gates
 
 
 def test_both_kubeadm_forms_of_extra_args_are_read(tmp_path):

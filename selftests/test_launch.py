@@ -23,7 +23,7 @@ def explain(tmp_path):
     (tmp_path / "kube-apiserver").chmod(0o755)
     document = tmp_path / "typo.yaml"
     document.write_text(
-        "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGates: {MutablePVNodeAffinty: true}\n"
+        "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGates: {MutableCSINodeAllocatableCont: true}\n"
     )
     binaries = {"kube-apiserver": tmp_path / "kube-apiserver", "kubelet": Path("/x/kubelet")}
     launch = Launch(tmp_path, load_config(str(document)), lambda name: binaries[name])
@@ -37,11 +37,12 @@ def explain(tmp_path):
 def test_a_misspelt_gate_names_file_key_and_the_likely_meaning(explain):
     """An unrecognised gate is told with the document, its key, and the gate that was probably meant."""
     error = explain(
-        what="kube-apiserver exited (1): unrecognized feature gate: MutablePVNodeAffinty", daemon="kube-apiserver"
+        what="kube-apiserver exited (1): unrecognized feature gate: MutableCSINodeAllocatableCont",
+        daemon="kube-apiserver",
     )
-    assert error.what == "kube-apiserver exited (1): unrecognized feature gate: MutablePVNodeAffinty"
-    assert "correct featureGates.MutablePVNodeAffinty in " in error.fix
-    assert "typo.yaml; did you mean MutablePVNodeAffinity?" in error.fix
+    assert error.what == "kube-apiserver exited (1): unrecognized feature gate: MutableCSINodeAllocatableCont"
+    assert "correct featureGates.MutableCSINodeAllocatableCont in " in error.fix
+    assert "typo.yaml; did you mean MutableCSINodeAllocatableCount?" in error.fix
 
 
 def test_a_gate_that_is_not_in_feature_gates_is_looked_for_in_the_patches(explain):

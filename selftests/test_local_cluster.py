@@ -226,15 +226,15 @@ def test_nothing_survives_the_kill_of_the_owner(named, spec, short, moment):
 def test_a_misspelt_gate_is_one_line_what_and_one_line_what_to_do(named, short, tmp_path):
     """A start that cannot work ends at once, says why and where, and leaves nothing."""
     path = tmp_path / "typo.yaml"
-    path.write_text(SMALL.replace("MutablePVNodeAffinity", "MutablePVNodeAffinty"))
+    path.write_text(SMALL.replace("MutablePVNodeAffinity", "CrossNamespaceVolumeDataSorce"))
     spec = ClusterSpec("local", load_versions().newest, load_config(str(path)))
     directory = short / "typo"
     directory.mkdir()
     with pytest.raises(UserError) as caught:
         LocalProvider(named).create(spec, "typo", directory, os.getpid())
-    assert caught.value.what == "kube-apiserver exited (1): unrecognized feature gate: MutablePVNodeAffinty"
+    assert caught.value.what == "kube-apiserver exited (1): unrecognized feature gate: CrossNamespaceVolumeDataSorce"
     assert caught.value.fix == (
-        f"correct featureGates.MutablePVNodeAffinty in {path}; did you mean MutablePVNodeAffinity?"
+        f"correct featureGates.CrossNamespaceVolumeDataSorce in {path}; did you mean CrossNamespaceVolumeDataSource?"
     )
     assert leftovers.processes_of(directory) == ()
     assert not directory.exists()

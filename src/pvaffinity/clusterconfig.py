@@ -10,7 +10,7 @@ __all__ = ["GATE", "ClusterConfig", "NodeSpec", "load_config"]
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,7 +94,8 @@ def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConf
     A path ends in .yaml, .yml or .json, or has a directory in it.
 
     Raises:
-        UserError: no such configuration, no YAML, a key the project does not know, or a value of a wrong type.
+        UserError: no such configuration, no YAML, a key the project does not know, a misspelt gate of the
+            project, or a value of a wrong type.
     """
     directory = directory or clusterconfigs_dir()
     path = expanded(Path(name_or_path))
@@ -133,16 +134,31 @@ def _parse(document: Any, path: Path) -> ClusterConfig:
     kubelet: dict[str, Any] = {}
     for number, text in enumerate(_optional(list[str], document, "kubeadmConfigPatches")):
         _patch(text, path, f"kubeadmConfigPatches[{number}]", args, kubelet)
+    gates = _optional(dict[str, bool], document, "featureGates")
+    _gates(gates, path, "featureGates")
+    for component, binary in _COMPONENTS.items():
+        pairs = args.get(binary, {}).get("feature-gates", "").split(",")
+        _gates((pair.partition("=")[0] for pair in pairs), path, f"{component}.extraArgs: feature-gates")
     return ClusterConfig(
         name=path.stem,
         path=path,
         document=document,
         nodes=_nodes(_optional(list[Any], document, "nodes") or [{"role": "control-plane"}], path),
-        feature_gates=_optional(dict[str, bool], document, "featureGates"),
+        feature_gates=gates,
         runtime_config=_texts(document, "runtimeConfig"),
         component_args=args,
         kubelet=kubelet,
     )
+
+
+def _gates(names: Iterable[str], path: Path, where: str) -> None:
+    """Refuse a name that is almost the project's gate: read as another one, tests would expect the gate off.
+
+    Kubernetes has no gate whose name is half as close. Misspelt names of others are left to the components.
+    """
+    for name in map(str.strip, names):
+        if name != GATE and difflib.get_close_matches(name.lower(), [GATE.lower()], 1, 0.85):
+            raise UserError(f"{path}: unknown feature gate {where}.{name}; did you mean {GATE}?", f"correct it: {path}")
 
 
 def _nodes(entries: list[Any], path: Path) -> tuple[NodeSpec, ...]:
@@ -170,7 +186,7 @@ def _patch(text: str, path: Path, where: str, args: dict[str, dict[str, str]], k
         raise UserError(f"{path}: {where} is not YAML: {error}", "correct it, or remove it") from error
     kind = patch.get("kind") if isinstance(patch, dict) else None
     if kind == "KubeletConfiguration":
-        _optional(dict[str, bool], patch, "featureGates", f"{where}: ")
+        _gates(_optional(dict[str, bool], patch, "featureGates", f"{where}: "), path, f"{where}: featureGates")
         kubelet.update({k: v for k, v in patch.items() if k not in ("kind", "apiVersion")})
         return
     if kind != "ClusterConfiguration":
