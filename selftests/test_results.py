@@ -116,3 +116,18 @@ def test_a_session_whose_report_is_lost_does_not_end_well(tmp_path, test, option
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert ("to fix: make room there, or name another directory: --reports DIR" in done.stdout) == bool(options)
+
+
+def test_the_time_of_a_cluster_is_that_of_the_clock():
+    """Two workers that run tests, or wait for the same cluster, at the same time take that time once, not twice."""
+    found = Results()
+    mine, other = (list((PROPERTIES | {"cluster": name}).items()) for name in ("mine", "other"))
+    spans = [("setup", 100.0, 700.0, mine), ("setup", 101.0, 700.0, mine), ("call", 700.0, 710.0, mine)]
+    spans += [("teardown", 710.0, 712.24, mine), ("call", 705.0, 709.0, mine), ("setup", 900.0, 950.0, other)]
+    for number, (phase, start, stop, properties) in enumerate(spans):
+        found.pytest_runtest_logreport(
+            pytest.TestReport(
+                f"t{number}", ("t.py", 1, "t"), {}, "passed", None, phase, (), stop - start, start, stop, properties
+            )
+        )
+    assert (found.seconds("mine"), found.seconds("other"), found.seconds("never")) == (612.2, 50.0, 0.0)

@@ -134,7 +134,7 @@ class ClusterResult:
         gate_measured: ``on`` or ``off``, or ``unknown``.
         behaviours: in any order; those without tests may be left out.
         started: UTC, ISO 8601.
-        seconds: from the cluster's creation to its last test.
+        seconds: from the start of its first test, set-up included, to the end of its last; of merged runs, the sum.
         races: sweeps as :meth:`pvaffinity.races.Summary.to_dict` has them, each with a ``title``.
         capabilities: name, presence and evidence of what was measured.
         notes: other facts, such as start-up seconds.
