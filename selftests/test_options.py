@@ -125,6 +125,27 @@ def test_the_gate_of_an_unknown_document_is_read_from_it(tmp_path):
     assert found == {"1.37-gate-off", "none"}  # only the test that expects the gate off runs there
 
 
+def test_a_shipped_name_on_another_gate_is_noted(tmp_path):
+    """A document judged by its name, not by what it sets, is told in the header; one that keeps the promise is not."""
+    mine = tmp_path / "gate-on.yaml"
+    mine.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nfeatureGates: {MutablePVNodeAffinity: false}\n")
+    assert f"{mine} sets gate-off but is tested as gate-on, as its name promises; rename it" in header(
+        "--cluster-config", str(mine)
+    )
+    assert "as its name promises" not in header(
+        "--cluster-config", "gate-apiserver-only", "--cluster-config", "gate-on"
+    )
+
+
+def test_the_help_says_what_options_of_pytest_kind_mean_here():
+    """pytest-kind registers them and describes them for itself; where they mean something else here, help says it."""
+    command = [sys.executable, "-m", "pytest", "suites", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    told = " ".join(done.stdout.split())
+    assert "--kubeconfig, the cluster of 'existing', which alone takes it" in told
+    assert "--cluster-name, what clusters' names begin with (at most 16 characters)" in told
+
+
 def test_where_no_configuration_fits_the_reason_is_told():
     """A test that needs the gate is skipped with the reason where the session has no such cluster."""
     command = [sys.executable, "-m", "pytest", "suites/test_disk_generations.py", "--kubernetes-version", "1.34", "-rs"]
