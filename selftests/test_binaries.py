@@ -173,3 +173,19 @@ def main_ok(*arguments: str) -> None:
         main(arguments)
     except SystemExit as end:
         assert not end.code  # noqa: PT017
+
+
+def test_what_filled_the_cache_is_told(cache: Cache, tmp_path: Path) -> None:
+    """A report says where the binaries came from, also where each came from elsewhere; old entries name no Go."""
+    assert ensure(RELEASE).source == "cache: built with Go"
+    origins = {
+        "etcd": "download from https://user:secret@mirror.example:8443/etcd.tar.gz",
+        "kubelet": "build of k8s.io/kubernetes/cmd/kubelet with go1.26.4",
+        "kubectl": "something else",
+    }
+    for item in items(RELEASE):
+        with cache.making(item, Reporter()) as directory:
+            made = directory / item.name
+            made.write_bytes((tmp_path / "source" / item.name).read_bytes())
+            cache.publish(item, made, origins.get(item.name, origins["kubelet"]))
+    assert ensure(RELEASE).source == "cache: built with go1.26.4, downloaded from mirror.example"

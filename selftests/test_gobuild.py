@@ -25,6 +25,7 @@ def test_all_six_are_built_once(fake_go: FakeGo) -> None:
     got = ensure(RELEASE, progress=lines.append, every=0.0)
 
     assert len(fake_go.builds()) == 6
+    assert got.source == "cache: built with go1.26.1"
     assert any("kubelet" in line and "(4 of 6)" in line for line in lines)
     assert any("1 packages compiled" in line for line in lines)
     assert ensure(RELEASE) == got

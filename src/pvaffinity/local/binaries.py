@@ -6,10 +6,11 @@ __all__ = ["COMPONENTS", "Binaries", "ensure", "fetch", "items"]
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import Cache, Found, Item, host
@@ -38,7 +39,7 @@ class Binaries:
 
     Attributes:
         directory: where the Kubernetes ones are; etcd may be elsewhere.
-        source: ``named`` or ``cache`` (whatever filled it).
+        source: ``named``, or ``cache`` and what filled it: ``cache: built with go1.26.4``. For people.
     """
 
     release: Release
@@ -97,7 +98,8 @@ def ensure(
         return _named(release, named)
     cache = cache or Cache()
     found = fetch(items(release), progress=progress, every=every, sources=sources, cache=cache)
-    return Binaries(release, cache.root / _entry(release), "cache", {item.name: path for item, path in found.items()})
+    origin = _origin(cache.find(item).source for item in found)
+    return Binaries(release, cache.root / _entry(release), origin, {item.name: path for item, path in found.items()})
 
 
 def fetch(
@@ -119,6 +121,18 @@ def fetch(
     if lacking:
         _get(lacking, cache, Reporter(progress, every), sources)
     return {item: state.path for item, state in found.items()}
+
+
+def _origin(sources: Iterable[str]) -> str:
+    """How binaries came into the cache, for people, from what each one's entry says."""
+    told = []
+    for source in sources:
+        kind, _, what = source.partition(" ")
+        if kind == "download":
+            told.append(f"downloaded from {urlsplit(what.removeprefix('from ')).hostname}")
+        elif kind == "build":
+            told.append(f"built with {what.partition(' with ')[2] or 'Go'}")
+    return ": ".join(["cache", *([", ".join(dict.fromkeys(told))] if told else [])])
 
 
 def _entry(release: Release) -> str:

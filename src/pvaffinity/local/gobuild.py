@@ -72,10 +72,11 @@ class GoBuild:
                 (go.module / "go.sum").write_bytes(self._modules[key][1])
             target = directory / item.name
             package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
+            version = go("env", "GOVERSION").strip()  # of the toolchain that go.mod asks for, not of the one installed
             go("build", "-v", "-trimpath", "-ldflags", link_flags(item), "-o", str(target), package)
         except GoError as error:
             raise SourceError(f"the Go build failed: {error}", detail=f"whole log: {go.log}") from error
-        return target, f"build of {package}"
+        return target, f"build of {package} with {version}"
 
     def _check(self, go: Go, item: Item) -> None:
         """Refuse before minutes of work: a Go that is too old, disks without room."""
