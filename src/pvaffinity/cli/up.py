@@ -23,6 +23,7 @@ from pvaffinity.errors import UserError
 from pvaffinity.local.daemon import tail
 from pvaffinity.local.owner import Owner, remove_unused
 from pvaffinity.providers.base import Cluster, ClusterSpec
+from pvaffinity.providers.heeded import heeding
 from pvaffinity.versions import Release, load_versions
 
 
@@ -104,19 +105,11 @@ def _chosen(provider: str, release: Release, binaries: Path | None, image: str |
         raise UserError("a cluster that exists is up already", "use --provider local or --provider kind")
     if image == "":
         raise UserError("--kind-image is empty", "give it a value, or leave it out")
-    given = [
-        (option, name)
-        for option, name, value in (("--binaries", "local", binaries), ("--kind-image", "kind", image))
-        if value
-    ]
-    for option, name in given:
-        if provider not in ("auto", name):
-            raise UserError(f"{option} is for the provider {name}", f"use --provider {name}, or leave {option} out")
-    if len(given) > 1:
-        raise UserError("no provider heeds --binaries and --kind-image together", "leave one of them out")
+    given = [option for option, value in (("--binaries", binaries), ("--kind-image", image)) if value]
+    fitting = heeding(provider, given)
     if provider == "auto" and given:
-        return providers.Choice(given[0][1], f"{given[0][0]} is for it")
-    return providers.choose(provider, release, image=image)
+        return providers.Choice(fitting, f"{given[0]} is for it")
+    return providers.choose(fitting, release, image=image)
 
 
 def _present(cluster: Cluster, spec: ClusterSpec, seconds: float) -> None:
