@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pvaffinity.errors import UserError
+from pvaffinity.errors import UserError, did_you_mean
 from pvaffinity.paths import expanded
 from pvaffinity.shape import ShapeError, from_yaml, shaped
 from pvaffinity.versions import Release, clusterconfigs_dir
@@ -103,9 +103,8 @@ def load_config(name_or_path: str, directory: Path | None = None) -> ClusterConf
         path = directory / f"{name_or_path}.yaml"
     if not path.is_file():
         known = sorted(p.stem for p in directory.glob("*.yaml"))
-        close = difflib.get_close_matches(name_or_path, known, 1)
         raise UserError(
-            f"no cluster configuration {name_or_path!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            f"no cluster configuration {name_or_path!r}{did_you_mean(name_or_path, known)}",
             f"use one of {', '.join(known)}, or the path of a kind document",
         )
     fix = f"correct it: {path}"
@@ -243,8 +242,7 @@ def _keys(section: Any, known: tuple[str, ...], path: Path, where: str) -> None:
         )
     for key in section:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, 1)
             raise UserError(
-                f"{path}: unknown key {where}{key}" + (f"; did you mean {close[0]}?" if close else ""),
+                f"{path}: unknown key {where}{key}{did_you_mean(str(key), known)}",
                 f"known keys here: {', '.join(known)}",
             )

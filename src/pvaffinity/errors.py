@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["ApiError", "Cause", "RoomError", "UserError"]
+__all__ = ["ApiError", "Cause", "RoomError", "UserError", "did_you_mean"]
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -31,6 +32,12 @@ class UserError(Exception):
         if self.detail:
             lines += ["", *(f"    {line}" for line in self.detail.rstrip().splitlines())]
         return "\n".join(lines)
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """What to put behind the name that is not known: ``; did you mean gate-on?``, or nothing where none is close."""
+    close = difflib.get_close_matches(wrong, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 class RoomError(UserError):

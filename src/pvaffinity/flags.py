@@ -4,10 +4,9 @@ from __future__ import annotations
 
 __all__ = ["COMPONENTS", "check_component", "with_flags"]
 
-import difflib
 from collections.abc import Mapping, Sequence
 
-from pvaffinity.errors import UserError
+from pvaffinity.errors import UserError, did_you_mean
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """What can be stopped, and started with other flags."""
@@ -22,8 +21,7 @@ def check_component(component: str) -> None:
         UserError: it is not.
     """
     if component not in COMPONENTS:
-        close = difflib.get_close_matches(component, COMPONENTS, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(component, COMPONENTS)
         raise UserError(f"no component {component!r}{hint}", f"use one of {', '.join(COMPONENTS)}")
 
 

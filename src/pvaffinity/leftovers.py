@@ -24,7 +24,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -127,7 +127,7 @@ def claim_session(directory: Path) -> None:
         UserError: nothing can be written there.
     """
     try:
-        (directory / _SESSION_OWNER).write_text(json.dumps(asdict(Owner.of(os.getpid()))), encoding="utf-8")
+        Owner.of(os.getpid()).save(directory / _SESSION_OWNER)
     except OSError as error:
         raise UserError(
             f"{directory} cannot be written: {error.strerror}",
@@ -140,7 +140,7 @@ def remove_ended_sessions() -> list[Path]:
     ended = []
     for claim in sorted((run_dir() / "sessions").glob(f"*/{_SESSION_OWNER}")):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            if not Owner(**json.loads(claim.read_text(encoding="utf-8"))).alive:
+            if not Owner.load(claim).alive:
                 remove_tree(claim.parent)
                 ended.append(claim.parent)
     for scratch in sorted((run_dir() / "scratch").glob("*-*-*")):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 __all__ = ["Release", "Versions", "clusterconfigs_dir", "load_versions"]
 
-import difflib
 import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pvaffinity.errors import UserError
+from pvaffinity.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True, order=True)
@@ -72,11 +71,11 @@ class Versions:
                     return _release(release.minor, text, release.has_gate)
         names = [*(r.minor for r in self.releases), *(["next"] if self.next else []), *besides]
         # A whole minor version that is not known is no slip of the pen: any other would be as close.
-        close = [] if re.fullmatch(r"\d+\.\d+", text) else difflib.get_close_matches(text, names, 1)
+        hint = "" if re.fullmatch(r"\d+\.\d+", text) else did_you_mean(text, names)
         ahead = [f"next ({self.next.minor})"] if self.next else []
         listed = [*(r.minor for r in self.releases), *ahead, *besides]
         raise UserError(
-            f"unknown Kubernetes version {wanted!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            f"unknown Kubernetes version {wanted!r}{hint}",
             f"use one of {', '.join(listed)}, or a patch release of these",
         )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 __all__ = ["expand", "report"]
 
-import difflib
 from pathlib import Path
 
 import click
 
 from pvaffinity import report as reports
-from pvaffinity.errors import UserError
+from pvaffinity.errors import UserError, did_you_mean
 from pvaffinity.providers import PROVIDERS
 from pvaffinity.races import Record
 from pvaffinity.report.texts import headline
@@ -99,9 +98,8 @@ def _expected(providers: str | None) -> list[str]:
     names = [name.strip() for name in providers.split(",")]
     for name in names:
         if name not in PROVIDERS:
-            close = difflib.get_close_matches(name, PROVIDERS, 1)
             raise UserError(
-                f"--expect: no provider {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
+                f"--expect: no provider {name!r}{did_you_mean(name, PROVIDERS)}",
                 f"name one or several of {', '.join(PROVIDERS)}, with a comma between them",
             )
     return names

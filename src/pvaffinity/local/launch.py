@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["Launch"]
 
 import contextlib
-import difflib
 import json
 import re
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pvaffinity.clusterconfig import ClusterConfig
-from pvaffinity.errors import UserError
+from pvaffinity.errors import UserError, did_you_mean
 from pvaffinity.local import control
 from pvaffinity.local.owner import remove_tree
 from pvaffinity.local.plan import environment
@@ -138,9 +137,7 @@ class Launch:
                 if "kubelet" in daemon
                 else f"extraArgs.feature-gates ({gate})"
             )
-        close = difflib.get_close_matches(gate, self._known_gates(), 1)
-        fix = f"correct {where} in {config.path}"
-        return UserError(what, fix + (f"; did you mean {close[0]}?" if close else ""))
+        return UserError(what, f"correct {where} in {config.path}{did_you_mean(gate, self._known_gates())}")
 
     def _known_gates(self) -> list[str]:
         try:

@@ -45,6 +45,20 @@ class Owner:
         """Whether that very process still runs."""
         return self.start != 0 and start_time(self.pid) == self.start
 
+    @classmethod
+    def load(cls, path: Path) -> Owner:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            OSError: there is no such file.
+            ValueError, TypeError: it holds something else.
+        """
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def save(self, path: Path) -> None:
+        """Write it to a file, whole or not at all."""
+        write_whole(path, json.dumps(asdict(self)))
+
     def claim(self, directory: Path) -> None:
         """Say in a cluster's directory that it is this process's: ``pvaffinity clean`` leaves it alone from now on.
 
@@ -52,7 +66,7 @@ class Owner:
             UserError: nothing can be written there.
         """
         try:
-            write_whole(directory / _FILE, json.dumps(asdict(self)))
+            self.save(directory / _FILE)
         except OSError as error:
             raise UserError(
                 f"{directory} cannot be used: {error.strerror}",

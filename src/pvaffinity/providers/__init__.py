@@ -4,13 +4,12 @@ from __future__ import annotations
 
 __all__ = ["PROVIDERS", "Choice", "choose", "demand", "load"]
 
-import difflib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pvaffinity.errors import UserError
+from pvaffinity.errors import UserError, did_you_mean
 from pvaffinity.providers.base import Provider
 from pvaffinity.versions import Release, load_versions
 
@@ -46,8 +45,7 @@ def choose(
     if wanted == "auto":
         return _auto(release or load_versions().newest, image, kind)
     if wanted not in PROVIDERS:
-        close = difflib.get_close_matches(wanted, ("auto", *PROVIDERS), 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(wanted, ("auto", *PROVIDERS))
         raise UserError(f"unknown provider {wanted!r}{hint}", f"use one of auto, {', '.join(PROVIDERS)}")
     return Choice(wanted, "asked for")
 

@@ -139,7 +139,7 @@ class KindProvider:
         if not cluster.directory.exists():
             return
         with contextlib.suppress(OSError, ValueError, TypeError):
-            kind_run.stop(Owner(**json.loads((cluster.directory / "creator.json").read_text(encoding="utf-8"))))
+            kind_run.stop(Owner.load(cluster.directory / "creator.json"))
         if (cluster.directory / "kind.json").exists():
             self._delete(kind_setup.engine_of(cluster.directory), cluster.name, cluster.directory)
         remove_tree(cluster.directory)

@@ -10,7 +10,6 @@ __all__ = ["Creation", "die_with_parent", "end_group", "helper", "run", "stop", 
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import shlex
@@ -69,8 +68,7 @@ class Creation:
                 stderr=output,
                 start_new_session=True,  # Ctrl-C reaches us alone; what becomes of kind is our decision
             )
-        by = Owner.of(self._process.pid)
-        (directory / "creator.json").write_text(json.dumps({"pid": by.pid, "start": by.start}), encoding="utf-8")
+        Owner.of(self._process.pid).save(directory / "creator.json")
 
     def wait(self, progress: Progress) -> int:
         """Follow the log until it has ended; returns its exit code. Any exception ends it, and undoes its work."""
