@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["TRANSPORT_ERRORS", "WatchStop", "decode", "is_transient", "lines", "patient", "selectors"]
+__all__ = ["TRANSPORT_ERRORS", "WatchStop", "decode", "is_transient", "lines", "patient", "selectors", "tells_nothing"]
 
 import contextlib
 import json
@@ -29,6 +29,11 @@ def is_transient(error: ApiError) -> bool:
     return error.code in (429, 503, 504) or (error.code == 500 and "etcdserver: " in error.message)
 
 
+def tells_nothing(error: BaseException) -> bool:
+    """Whether nobody can say what became of a request: no answer came, or a transient one."""
+    return isinstance(error, TRANSPORT_ERRORS) or (isinstance(error, ApiError) and is_transient(error))
+
+
 def patient(*, repeatable: bool, once: bool = False) -> tenacity.Retrying:
     """Tries of a request, within seconds: another one where the one before told nothing and can have done no harm.
 
@@ -38,9 +43,8 @@ def patient(*, repeatable: bool, once: bool = False) -> tenacity.Retrying:
     """
 
     def again(error: BaseException) -> bool:
-        if isinstance(error, ApiError):
-            return error.code == 429 or (repeatable and is_transient(error))
-        return isinstance(error, TRANSPORT_ERRORS if repeatable else _NOT_SENT)
+        not_begun = isinstance(error, _NOT_SENT) or (isinstance(error, ApiError) and error.code == 429)
+        return not_begun or (repeatable and tells_nothing(error))
 
     def enough(state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None

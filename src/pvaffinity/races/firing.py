@@ -108,11 +108,9 @@ def _timed(request: Callable[[], Obj], errors: list[ApiError]) -> Write:
     sent = time.monotonic_ns()
     try:
         stored = request()
-    except ApiError as error:
-        if not is_transient(error):
+    except (ApiError, *TRANSPORT_ERRORS) as error:
+        if isinstance(error, ApiError) and not is_transient(error):
             errors.append(error)
-        return Write(sent)  # where etcd did not answer in time, it may have been stored all the same
-    except TRANSPORT_ERRORS:
         return Write(sent)  # no answer: it may or may not have been stored, and the judge will say so
     return Write(sent, time.monotonic_ns(), int(stored["metadata"]["resourceVersion"]))
 

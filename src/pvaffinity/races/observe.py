@@ -24,7 +24,7 @@ from pvaffinity.budgets import BUDGETS
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj
 from pvaffinity.verdicts import Binding, Fate, Warned
-from pvaffinity.wire import is_transient
+from pvaffinity.wire import tells_nothing
 
 _PAUSE = 0.2
 """Seconds before a list or a watch that failed is tried again."""
@@ -69,15 +69,13 @@ def follow(
             ):
                 version = obj["metadata"]["resourceVersion"]
                 yield event, obj
-        except ApiError as error:
-            if error.code == 410:
+        except (ApiError, *TRANSPORT_ERRORS) as error:
+            if isinstance(error, ApiError) and error.code == 410:
                 version = ""
-            elif is_transient(error):
+            elif tells_nothing(error):
                 time.sleep(_PAUSE)
             else:
                 raise
-        except TRANSPORT_ERRORS:
-            time.sleep(_PAUSE)
 
 
 def latest(seconds: float, end: float) -> float:

@@ -26,7 +26,7 @@ from pvaffinity.races.pace import Pace
 from pvaffinity.races.record import Record
 from pvaffinity.races.stage import Stage
 from pvaffinity.verdicts import History, Write
-from pvaffinity.wire import is_transient
+from pvaffinity.wire import tells_nothing
 
 OFFSETS_MS = (-30.0, -20.0, -12.0, -8.0, -6.0, -4.0, -2.0, 0.0, 2.0, 6.0, 12.0, 20.0, 30.0)
 """Creation sent, minus update acknowledged. Fine near zero: on an idle cluster the scheduler's cache is behind by a few
@@ -149,10 +149,8 @@ def sweep(
             )
     except TooSlowError as error:
         slow.append(str(error))
-    except TRANSPORT_ERRORS as error:
-        slow.append(f"the server did not answer: {error}")
-    except ApiError as error:
-        if not is_transient(error):
+    except (ApiError, *TRANSPORT_ERRORS) as error:
+        if not tells_nothing(error):
             raise
         slow.append(f"the server could not answer: {error}")
     finally:
