@@ -80,7 +80,12 @@ def test_what_the_server_had_no_time_for_is_asked_again(server: _Server, api: Ap
     assert server.asked == 3
 
 
-@pytest.mark.parametrize("trouble", [(0, ""), (500, ETCD), (503, "later"), (504, "timeout")], ids=lambda t: str(t[0]))
+no_news = pytest.mark.parametrize(
+    "trouble", [(0, ""), (500, ETCD), (503, "later"), (504, "timeout")], ids=lambda t: str(t[0])
+)
+
+
+@no_news
 @pytest.mark.parametrize("does", REPEATABLE.values(), ids=REPEATABLE)
 def test_a_read_without_news_is_made_again(
     server: _Server, api: Api, does: Callable[[Api], Any], trouble: tuple[int, str]
@@ -91,7 +96,7 @@ def test_a_read_without_news_is_made_again(
     assert server.asked == 2
 
 
-@pytest.mark.parametrize("trouble", [(0, ""), (500, ETCD), (503, "later"), (504, "timeout")], ids=lambda t: str(t[0]))
+@no_news
 @pytest.mark.parametrize("does", WRITES.values(), ids=WRITES)
 def test_a_write_that_may_have_been_done_is_not_made_again(
     server: _Server, api: Api, does: Callable[[Api], Any], trouble: tuple[int, str]

@@ -8,8 +8,6 @@ from __future__ import annotations
 __all__ = ["WhoAmI", "await_rule", "can_i", "credentials_kubeconfig", "service_account", "who_am_i", "x509"]
 
 import base64
-import json
-import os
 import re
 import secrets
 import shutil
@@ -26,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes import client
 
+from pvaffinity import kubeconfig
 from pvaffinity.api import Api
 from pvaffinity.budgets import budget_of
 from pvaffinity.conditions import Condition, Look
@@ -197,9 +196,7 @@ def credentials_kubeconfig(api: Api, path: Path) -> Path:
         "contexts": [{"name": "context", "context": {"cluster": "cluster", "user": api.identity}}],
         "current-context": "context",
     }
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=2)
-    return path
+    return kubeconfig.write_private(document, path)
 
 
 def _client(admin: Api, identity: str, *, certificate: bytes = b"", key: bytes = b"", token: str = "") -> Api:
