@@ -35,13 +35,13 @@ def test_new_pods_start_on_gen2_nodes_only(cluster, volume, pod, until, never, u
 
 
 @pytest.mark.alone  # else another test's volume might be what makes the scheduler look again
-def test_a_pod_waiting_for_gen2_gets_in(cluster, volume, pod, until, upgrade, places):
+def test_a_pod_waiting_for_gen2_gets_in(cluster, volume, pod, until, send, places):
     """A pod that already waited on gen2 nodes starts once the volume has moved, without being re-created."""
     vol = volume(affinity=on_disk(places.gen1))
     waiting = pod(vol, labels={disk_key(places.gen2): "available"})
     until(waiting, is_unschedulable_because())
 
-    upgrade(vol)
+    send(vol, on_disk(places.gen2), Verb.STRATEGIC_MERGE_PATCH, why="that the pod gets in shows that it was seen")
 
     until(waiting, is_scheduled)
     started = until(waiting, cluster.running_on(disk=places.gen2))

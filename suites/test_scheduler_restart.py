@@ -11,13 +11,14 @@ pytestmark = [
     pytest.mark.requires("component-flags"),
     pytest.mark.alone,
 ]
+NOBODY = "no scheduler runs"
 
 
-def test_a_starting_scheduler_heeds_a_tightened_affinity(cluster, components, volume, pod, until, never, move, places):
+def test_a_starting_scheduler_heeds_a_tightened_affinity(cluster, components, volume, pod, until, never, send, places):
     """Pods made while no scheduler runs are placed by the tightened affinity, and refused by it, when one starts."""
     vol = volume(affinity=in_region(places.region))
     with components.stopped("kube-scheduler"):
-        move(vol, in_zone(places.other))
+        send(vol, in_zone(places.other), why=NOBODY)
         anywhere, at_home = pod(vol), pod(vol, zone=places.home)
         never(anywhere, is_scheduled)
 
@@ -27,14 +28,14 @@ def test_a_starting_scheduler_heeds_a_tightened_affinity(cluster, components, vo
 
 
 def test_a_starting_scheduler_lets_in_a_pod_that_its_predecessor_refused(
-    cluster, components, volume, pod, until, never, move, places
+    cluster, components, volume, pod, until, never, send, places
 ):
     """A pod refused by one scheduler starts under the next, if the affinity was relaxed while none ran."""
     vol = volume(affinity=in_zone(places.home))
     waiting = pod(vol, zone=places.other)
     until(waiting, is_unschedulable_because())
     with components.stopped("kube-scheduler"):
-        move(vol, in_region(places.region))
+        send(vol, in_region(places.region), why=NOBODY)
         never(waiting, is_scheduled)
 
     running = until(waiting, cluster.running_on(zone=places.other))

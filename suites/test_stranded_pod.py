@@ -21,6 +21,7 @@ from pvaffinity.objects import Ref
 from pvaffinity.waiting import WaitTimeout
 
 pytestmark = [pytest.mark.behaviour("race"), pytest.mark.cluster("gate-on")]
+BY_HAND = "we bind the pod; its kubelet reads the volume from the API server when it mounts it"
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_recreated_pod_runs_where_the_volume_is(cluster, stranded, pod, until,
 
 
 @pytest.mark.requires("node-labels")
-def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, move, bind, until, request):
+def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, send, bind, until, request):
     """A node that gets the label back takes the stuck pod at the next mount retry, within seconds."""
     key = f"pvaffinity.dev/rack-{secrets.token_hex(4)}"
     node = cluster.topology.schedulable[0]
@@ -98,7 +99,7 @@ def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, move, bin
     request.addfinalizer(lambda: label(None))
     label("old")
     vol = volume(affinity=where(key, "In", "old"))
-    move(vol, where(key, "In", "new"))
+    send(vol, where(key, "In", "new"), why=BY_HAND)
     made = bind(vol, node)
     until(made, is_refused_by_kubelet())
 
@@ -109,10 +110,10 @@ def test_it_recovers_when_the_nodes_label_is_restored(cluster, volume, move, bin
 
 
 @pytest.mark.slow
-def test_it_recovers_when_the_affinity_is_relaxed_again(stranded, move, until, places):
+def test_it_recovers_when_the_affinity_is_relaxed_again(stranded, send, until, places):
     """The stuck pod runs once its node is allowed again; the kubelet re-reads the volume only every 2 min 3 s."""
     vol, made = stranded
-    move(vol, in_zone(places.home, places.other))
+    send(vol, in_zone(places.home, places.other), why=BY_HAND)
 
     recovered = until(made, is_running, "recover-slow")
     assert recovered["metadata"]["uid"] == made.uid

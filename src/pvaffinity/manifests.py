@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MARK", "SHELL_IMAGE", "SOURCES", "claim", "persistent_volume", "pod", "stateful_set"]
+__all__ = ["MARK", "SHELL_IMAGE", "SOURCES", "bound_pair", "claim", "persistent_volume", "pod", "stateful_set"]
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,8 +35,9 @@ def persistent_volume(
     source: str | Mapping[str, Any] = "hostPath",
     claim_ref: Ref | None = None,
     reclaim: str = "Retain",
+    storage_class: str = "",
 ) -> Obj:
-    """A PersistentVolume of 1 GiB in no storage class; ``claim_ref`` reserves it for one claim.
+    """A PersistentVolume of 1 GiB, by default in no storage class; ``claim_ref`` reserves it for one claim.
 
     ``source`` is a name of :data:`SOURCES`, or the source itself, such as ``{"local": {"path": "/data"}}``.
     """
@@ -44,7 +45,7 @@ def persistent_volume(
         "capacity": {"storage": "1Gi"},
         "accessModes": MODES,
         "persistentVolumeReclaimPolicy": reclaim,
-        "storageClassName": "",
+        "storageClassName": storage_class,
         "volumeMode": "Filesystem",
         **(SOURCES[source](name) if isinstance(source, str) else source),
     }
@@ -73,6 +74,19 @@ def claim(ref: Ref, volume: str, *, storage_class: str = "") -> Obj:
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
+
+
+def bound_pair(ref: Ref) -> tuple[Obj, Obj]:
+    """A PersistentVolume without a node affinity, and a claim of the same name that counts as bound to it at once.
+
+    The annotation is what the scheduler goes by (k8s.io/kubernetes pkg/scheduler/framework/plugins/volumebinding,
+    isPVCFullyBound); the controller manager's binder writes the other side when it comes to it. Create the volume
+    first: a claim that is bound to nothing is Lost. A storage class of their own keeps other claims away.
+    """
+    volume = persistent_volume(ref.name, None, mark=str(ref.namespace), storage_class=ref.name)
+    bound = claim(ref, ref.name, storage_class=ref.name)
+    bound["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    return volume, bound
 
 
 def pod_spec(claims: Sequence[str], node_selector: Mapping[str, str] | None = None, **more: Any) -> Obj:
