@@ -19,6 +19,7 @@ __all__ = [
     "merge",
     "page",
     "publish",
+    "staleness",
     "write",
 ]
 
@@ -36,5 +37,6 @@ from pvaffinity.report.model import (
 )
 from pvaffinity.report.page import page
 from pvaffinity.report.publishing import publish
+from pvaffinity.report.staleness import staleness
 from pvaffinity.report.texts import badge, headline, matrix
 from pvaffinity.report.writing import write

@@ -52,6 +52,7 @@ def _join(old: ClusterResult, new: ClusterResult) -> ClusterResult:
         races=tuple(races.values()),
         capabilities=tuple(capabilities.values()),
         notes={**old.notes, **new.notes},
+        staleness=old.staleness + new.staleness,
     )
 
 

@@ -138,6 +138,8 @@ class ClusterResult:
         races: sweeps as :meth:`pvaffinity.races.Summary.to_dict` has them, each with a ``title``.
         capabilities: name, presence and evidence of what was measured.
         notes: other facts, such as start-up seconds.
+        staleness: seconds from the acknowledgement of each update that a check waited for until the scheduler was seen
+            to go by it, at most; see :mod:`pvaffinity.report.staleness`.
     """
 
     provider: str
@@ -151,6 +153,7 @@ class ClusterResult:
     races: tuple[Mapping[str, Any], ...] = ()
     capabilities: tuple[Mapping[str, Any], ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    staleness: tuple[float, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:

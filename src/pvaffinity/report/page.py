@@ -10,6 +10,7 @@ from typing import Any
 from pvaffinity.behaviours import BEHAVIOURS
 from pvaffinity.report.model import BehaviourVerdict, Conformance, Outcome
 from pvaffinity.report.rendering import template
+from pvaffinity.report.staleness import staleness
 from pvaffinity.report.texts import count_text, headline
 from pvaffinity.verdicts import Verdict
 
@@ -27,6 +28,7 @@ def page(result: Conformance, *, allure: str | None = None, back: str | None = N
         count_text=count_text,
         sign=SIGNS,
         chart=_chart,
+        staleness=staleness,
         verdicts=[str(verdict) for verdict in Verdict],
         bad=(Outcome.FAILED, Outcome.XPASSED),
         failures=_tests(result, Outcome.FAILED, Outcome.XPASSED),
