@@ -7,24 +7,19 @@ published versions (v1.37.2 → v0.37.2).
 
 from __future__ import annotations
 
-__all__ = ["BUILD_DISK", "INSTALL", "OLDEST_GO", "GoBuild", "etcd_go_mod", "kubernetes_go_mod", "link_flags"]
+__all__ = ["BUILD_DISK", "GoBuild", "etcd_go_mod", "kubernetes_go_mod", "link_flags"]
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 
+from pvaffinity.local import toolchain
 from pvaffinity.local.bincache import Item, disk_full, writing
 from pvaffinity.local.goprocess import Go, GoError
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.local.sources import SourceError
 
-_GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go", "/snap/bin/go")
-OLDEST_GO = (1, 21)
-"""The first that fetches the toolchain a module asks for; that one compiles."""
-INSTALL = f"install Go {'.'.join(map(str, OLDEST_GO))} or newer (https://go.dev/dl/)"
-"""What to do where there is no Go, or one too old."""
 # Bytes of disk, with room to spare; measured on amd64 with 1.34.4 to 1.37.2: see the method _check.
 _KUBERNETES = {"GOCACHE": 4_500_000_000, "GOMODCACHE": 700_000_000, "": 1_500_000_000}
 _OTHER = {"GOCACHE": 600_000_000, "GOMODCACHE": 100_000_000, "": 700_000_000}
@@ -58,7 +53,8 @@ class GoBuild:
         """Build the item in ``directory``."""
         if "-" in item.version and not self._prereleases:
             raise SourceError("pre-releases are not built: their modules are not all published", news=False)
-        go = Go(_find_go(), directory, self._root / "logs" / f"{item.key}.log", reporter)
+        binary = toolchain.find(self._root) or toolchain.fetch(self._root, reporter)
+        go = Go(binary, directory, self._root / "logs" / f"{item.key}.log", reporter)
         go.prepare()
         path = _MODULES[item.product]
         reporter.say(f"building with {go.binary}")
@@ -81,8 +77,8 @@ class GoBuild:
     def _check(self, go: Go, item: Item) -> None:
         """Refuse before minutes of work: a Go that is too old, disks without room."""
         version = go("env", "GOVERSION", GOTOOLCHAIN="local").strip()
-        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_GO:
-            raise SourceError(f"{version} is too old", INSTALL)
+        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < toolchain.OLDEST_GO:
+            raise SourceError(f"{version} is too old", toolchain.INSTALL)
         places = {**json.loads(go("env", "-json", "GOCACHE", "GOMODCACHE")), "": str(self._root)}
         # Where the module was unpacked before, most of it has probably been compiled, too.
         known = Path(places["GOMODCACHE"], f"{_MODULES['kubernetes']}@v{item.version}").is_dir()
@@ -113,13 +109,6 @@ class GoBuild:
             else plain_go_mod(_MODULES[item.product], theirs, item.version)
         )
         return text, sums.read_bytes() if sums.exists() else b""
-
-
-def _find_go() -> str:
-    go = shutil.which("go") or next((p for p in _GO_PLACES if os.access(p, os.X_OK)), None)
-    if not go:
-        raise SourceError("there is no Go to build it with", INSTALL)
-    return str(Path(go).absolute())
 
 
 def link_flags(item: Item) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Go", "GoError", "first_error"]
+__all__ = ["Go", "GoError", "end", "first_error"]
 
 import contextlib
 import os
@@ -135,7 +135,7 @@ class Go:
                         self.reporter.tick(_doing(seen.decode(errors="replace")))
                 return process.wait(), output.read_text(encoding="utf-8")
             except BaseException:
-                _end(process)
+                end(process)
                 raise
 
 
@@ -146,7 +146,8 @@ def _doing(seen: str) -> str:
     return ", ".join(["building", *done])
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt the process group that a process leads; kill it if that does not help within seconds."""
     for number in (signal.SIGINT, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
