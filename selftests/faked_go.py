@@ -23,8 +23,13 @@ build*)
     wait
   fi
   while [ "$1" != -o ]; do shift; done
+  o=$2; shift; shift
   v=$(sed -n 's/^require [^ ]* v//p' go.mod)
-  printf '#!/bin/sh\necho Version: v%s\nexit 0\n' "$v" > $2;;
+  for p; do
+    [ -d $o ] && f=$o/${p##*/} || f=$o
+    printf '#!/bin/sh\necho Version: v%s\nexit 0\n' "$v" > $f
+  done;;
+"list "*) printf 'a\nb\nc\n';;
 esac
 """
 
@@ -47,4 +52,5 @@ class FakeGo:
     def builds(self) -> list[str]:
         """What was built, in order."""
         calls = (self.root / "calls").read_text().splitlines() if (self.root / "calls").exists() else []
-        return [c.split()[-1].rsplit("/", 1)[-1] for c in calls if c.startswith("build")]
+        asked = [c.partition(" -o ")[2].split()[1:] for c in calls if c.startswith("build")]
+        return [package.rsplit("/", 1)[-1] for packages in asked for package in packages]

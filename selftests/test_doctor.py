@@ -15,7 +15,8 @@ from pvaffinity.cli import doctor as command
 from pvaffinity.doctor import CHECKS, Check, Finding, examine, runnable
 from pvaffinity.errors import UserError
 from pvaffinity.local import preflight
-from pvaffinity.local.gobuild import BUILD_DISK, INSTALL
+from pvaffinity.local.gobuild import BUILD_DISK
+from pvaffinity.local.toolchain import INSTALL
 
 
 def test_a_failed_vital_check_blocks_the_providers_that_need_it():

@@ -43,16 +43,6 @@ def test_a_module_that_cannot_be_had_is_named(fake_go: FakeGo) -> None:
         ensure(RELEASE)
 
 
-def test_no_go_and_no_download_names_both_ways_out(fake_go: FakeGo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Go and downloads the one error says what is missing and each thing that would help."""
-    monkeypatch.setenv("PATH", str(fake_go.root / "empty"))
-    monkeypatch.setattr(gobuild, "_GO_PLACES", ())
-    with pytest.raises(UserError, match=r"downloads are switched off; there is no Go") as caught:
-        ensure(RELEASE)
-    assert all(way in caught.value.fix for way in ("install Go", "PVAFFINITY_DOWNLOADS", "directory"))
-    assert len(str(caught.value).splitlines()) == 2
-
-
 def test_a_go_too_old_to_fetch_its_successor_is_refused(fake_go: FakeGo) -> None:
     """Go before 1.21 cannot fetch the toolchain that is wanted, and is named."""
     (fake_go.root / "version").write_text("go1.20.14\n")

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes import client, config
 
-from pvaffinity import kubeconfig
+from pvaffinity import kubeconfig, proxies
 from pvaffinity.credentials import Tokens, tokens_of
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
@@ -84,11 +84,13 @@ class Api:
         named = kubeconfig.read([path])
         document = named.only(context)
         entry = document["users"][0]["user"] if document["users"] else {}
-        tokens = tokens_of(entry, document["clusters"][0]["cluster"])
+        cluster = document["clusters"][0]["cluster"]
+        tokens = tokens_of(entry, cluster)
         settings = client.Configuration()
         settings.connection_pool_maxsize = 64
         try:
             config.load_kube_config_from_dict(document, client_configuration=settings, persist_config=False)
+            proxies.route(settings, cluster.get("proxy-url"))
             return cls(client.ApiClient(settings), identity, labels=labels, tokens=tokens)
         except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise named.unusable((str(error) or repr(error)).splitlines()[0]) from error

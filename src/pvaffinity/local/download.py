@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 import tenacity
 
+from pvaffinity import web
 from pvaffinity.errors import UserError
 from pvaffinity.local.bincache import Item, disk_full, host, sha256_of, writing
 from pvaffinity.local.reachable import reachable
@@ -86,7 +87,7 @@ class Downloads:
             raise SourceError(f"{site} cannot be reached ({why})", fix, news=self._news(base))
         url, sums = self._urls(item)
         try:
-            with httpx.Client(follow_redirects=True, timeout=_TIMEOUT) as client:
+            with web.client(_TIMEOUT) as client:
                 digest = _digest(client, sums, url.rsplit("/", 1)[1])
                 part = self._part(item)
                 reporter.say(f"downloading from {site}")

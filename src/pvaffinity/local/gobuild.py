@@ -7,24 +7,20 @@ published versions (v1.37.2 → v0.37.2).
 
 from __future__ import annotations
 
-__all__ = ["BUILD_DISK", "INSTALL", "OLDEST_GO", "GoBuild", "etcd_go_mod", "kubernetes_go_mod", "link_flags"]
+__all__ = ["BUILD_DISK", "FLAGS", "GoBuild", "etcd_go_mod", "kubernetes_go_mod", "link_flags"]
 
 import json
-import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from pvaffinity.local import toolchain
 from pvaffinity.local.bincache import Item, disk_full, writing
 from pvaffinity.local.goprocess import Go, GoError
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.local.sources import SourceError
 
-_GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go", "/snap/bin/go")
-OLDEST_GO = (1, 21)
-"""The first that fetches the toolchain a module asks for; that one compiles."""
-INSTALL = f"install Go {'.'.join(map(str, OLDEST_GO))} or newer (https://go.dev/dl/)"
-"""What to do where there is no Go, or one too old."""
 # Bytes of disk, with room to spare; measured on amd64 with 1.34.4 to 1.37.2: see the method _check.
 _KUBERNETES = {"GOCACHE": 4_500_000_000, "GOMODCACHE": 700_000_000, "": 1_500_000_000}
 _OTHER = {"GOCACHE": 600_000_000, "GOMODCACHE": 100_000_000, "": 700_000_000}
@@ -38,6 +34,11 @@ _MODULES = {
     "kind": "sigs.k8s.io/kind",
 }
 _ONE_PROGRAM = ("etcd", "kind")  # their module is the program; others have theirs in cmd/
+FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false")
+"""How packages are compiled: without what describes them to debuggers, which :func:`link_flags` leaves out anyway.
+
+Whoever builds with the same flags takes over what Go's cache has of these builds.
+"""
 _STAMP = "k8s.io/component-base/version"
 
 
@@ -46,22 +47,32 @@ class GoBuild:
 
     Args:
         root: the cache's; logs of builds are kept there.
+        wanted: what will be asked for, in this order: programs of one module are built together, in a tenth less time.
         prereleases: try versions of which not all modules are published.
     """
 
-    def __init__(self, root: Path, *, prereleases: bool = False) -> None:
+    def __init__(self, root: Path, wanted: Sequence[Item] = (), *, prereleases: bool = False) -> None:
         self._root = root
+        self._wanted = wanted
+        self._made: dict[Item, tuple[Path, str]] = {}
         self._prereleases = prereleases
         self._modules: dict[str, tuple[str, bytes]] = {}  # go.mod and go.sum, worked out for the first of its binaries
 
     def get(self, item: Item, directory: Path, reporter: Reporter) -> tuple[Path, str]:
-        """Build the item in ``directory``."""
+        """Build the item in ``directory``, which must be there until what was built with it has been asked for, too."""
+        if item not in self._made:
+            self._build(item, directory, reporter)
+        return self._made.pop(item)
+
+    def _build(self, item: Item, directory: Path, reporter: Reporter) -> None:
         if "-" in item.version and not self._prereleases:
             raise SourceError("pre-releases are not built: their modules are not all published", news=False)
-        go = Go(_find_go(), directory, self._root / "logs" / f"{item.key}.log", reporter)
+        binary = toolchain.find(self._root) or toolchain.fetch(self._root, reporter)
+        go = Go(binary, directory, self._root / "logs" / f"{item.key}.log", reporter)
         go.prepare()
-        path = _MODULES[item.product]
-        reporter.say(f"building with {go.binary}")
+        path, together = _MODULES[item.product], self._together(item)
+        besides = f" together with {len(together) - 1} more" if together[1:] else ""
+        reporter.say(f"building{besides} with {go.binary}")
         try:
             key = f"{path}@v{item.version}"
             if key not in self._modules:
@@ -70,19 +81,29 @@ class GoBuild:
             with writing(go.module):
                 (go.module / "go.mod").write_text(self._modules[key][0], encoding="utf-8")
                 (go.module / "go.sum").write_bytes(self._modules[key][1])
-            target = directory / item.name
-            package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
+            packages = {each: path if each.product in _ONE_PROGRAM else f"{path}/cmd/{each.name}" for each in together}
             version = go("env", "GOVERSION").strip()  # of the toolchain that go.mod asks for, not of the one installed
-            go("build", "-v", "-trimpath", "-ldflags", link_flags(item), "-o", str(target), package)
+            count = len(go("list", "-deps", *packages.values()).split())
+            target = directory / "made"
+            target.mkdir()
+            output = target / item.name if item.product in _ONE_PROGRAM else target
+            go("build", "-v", *FLAGS, "-ldflags", link_flags(item), "-o", f"{output}",
+               *packages.values(), packages=count)  # fmt: skip
         except GoError as error:
             raise SourceError(f"the Go build failed: {error}", detail=f"whole log: {go.log}") from error
-        return target, f"build of {package} with {version}"
+        self._made |= {each: (target / each.name, f"build of {packages[each]} with {version}") for each in together}
+
+    def _together(self, item: Item) -> list[Item]:
+        """The item and those wanted after it that are programs of the same module."""
+        after = list(self._wanted)[list(self._wanted).index(item) + 1 :] if item in self._wanted else []
+        same = (item.product, item.version)
+        return [item, *(each for each in after if (each.product, each.version) == same)]
 
     def _check(self, go: Go, item: Item) -> None:
         """Refuse before minutes of work: a Go that is too old, disks without room."""
         version = go("env", "GOVERSION", GOTOOLCHAIN="local").strip()
-        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_GO:
-            raise SourceError(f"{version} is too old", INSTALL)
+        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < toolchain.OLDEST_GO:
+            raise SourceError(f"{version} is too old", toolchain.INSTALL)
         places = {**json.loads(go("env", "-json", "GOCACHE", "GOMODCACHE")), "": str(self._root)}
         # Where the module was unpacked before, most of it has probably been compiled, too.
         known = Path(places["GOMODCACHE"], f"{_MODULES['kubernetes']}@v{item.version}").is_dir()
@@ -113,13 +134,6 @@ class GoBuild:
             else plain_go_mod(_MODULES[item.product], theirs, item.version)
         )
         return text, sums.read_bytes() if sums.exists() else b""
-
-
-def _find_go() -> str:
-    go = shutil.which("go") or next((p for p in _GO_PLACES if os.access(p, os.X_OK)), None)
-    if not go:
-        raise SourceError("there is no Go to build it with", INSTALL)
-    return str(Path(go).absolute())
 
 
 def link_flags(item: Item) -> str:

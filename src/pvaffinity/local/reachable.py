@@ -16,6 +16,8 @@ from pathlib import Path
 
 import httpx
 
+from pvaffinity import web
+
 _DEADLINE = 4.0  # seconds for everything: name lookup, proxy, connection, TLS, first byte
 _REMEMBER = 600.0  # seconds
 _decided: dict[str, str] = {}  # by key: why unreachable, or ""
@@ -65,7 +67,7 @@ def _ask(urls: Mapping[str, str]) -> dict[str, str]:
 
 def _ask_one(base: str, url: str, answers: dict[str, str]) -> None:
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=_DEADLINE):
+        with web.client(_DEADLINE) as client, client.stream("GET", url):
             answers[base] = ""
     except httpx.TimeoutException:
         pass

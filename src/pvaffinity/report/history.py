@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from pvaffinity import web
 from pvaffinity.behaviours import BEHAVIOURS
 from pvaffinity.errors import UserError
 from pvaffinity.report.model import Conformance, Outcome
@@ -158,12 +159,11 @@ def _get(place: str, name: str) -> str | None:
         return _read(place, name, lambda: path.read_text(encoding="utf-8")) if path.exists() else None
     address: Any = f"{place.rstrip('/')}/{name}"
     try:
-        transport = httpx.HTTPTransport(retries=3)
-        with httpx.Client(transport=transport, follow_redirects=True, timeout=60) as client:
+        with web.client(60, retries=3) as client:
             answer = client.get(address, headers={"Cache-Control": "no-cache"})
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return answer.raise_for_status().text
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the earlier site does not give {address}: {reason}", _FIX) from error
