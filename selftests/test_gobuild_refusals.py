@@ -64,7 +64,7 @@ def test_a_disk_without_room_is_noticed_before_the_build(fake_go: FakeGo, monkey
     """The user reads how much is needed, before minutes are spent."""
     usage = shutil.disk_usage(fake_go.root)
     monkeypatch.setattr(gobuild.shutil, "disk_usage", lambda _: usage._replace(free=1_000_000_000))
-    with pytest.raises(UserError, match=r"no space left .*; 6\.7 GB are needed"):
+    with pytest.raises(UserError, match=r"no space left .*; 9\.0 GB are needed"):
         ensure(RELEASE)
     assert not fake_go.builds()
 

@@ -79,10 +79,9 @@ def test_neither_go_nor_an_index_names_every_way_out(wheels: Path) -> None:
     assert not (Cache().root / ".go").exists()
 
 
-def test_a_package_that_is_installed_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``pvaffinity[go]`` in an environment that is not on PATH is found all the same."""
-    monkeypatch.setattr(toolchain, "_PLACES", ())
-    monkeypatch.setattr(toolchain.shutil, "which", lambda _: None)
+def test_a_package_that_is_installed_is_used(fake_go: FakeGo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``pvaffinity[go]`` is found in an environment that is not on PATH, and comes before a Go that is."""
+    assert toolchain.find(tmp_path) == str(fake_go.root / "bin/go")
     _wheel(tmp_path / "wheels", b"#!/bin/sh\n")
     with zipfile.ZipFile(next((tmp_path / "wheels").iterdir())) as archive:
         archive.extractall(tmp_path / "site")

