@@ -105,9 +105,8 @@ def test_a_reports_directory_without_room_is_told_and_loses_no_failure(session):
 
 def test_a_session_without_room_for_files_ends_with_a_result(session):
     """No file may grow (RLIMIT_FSIZE, as on a full disk): Allure's plugin dies of it, and the check is not judged."""
-    session.conftest("")
-    limit = "def pytest_runtest_setup(item):\n    import resource\n    resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1))"
-    session.conftest(limit)
+    limit = "import resource\n    resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1))"
+    session.conftest(f"def pytest_runtest_setup(item):\n    {limit}")
     code, said = session(FOUR, "-n1")
     assert code == 6, said
     assert session.found("outcome").keys() == NAMES
