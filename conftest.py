@@ -1,6 +1,8 @@
 """Lists the project's pytest plugins; each one's options and fixtures are described where they are defined."""
 
 pytest_plugins = [
+    "fixtures.exitcodes",
+    "fixtures.interrupts",
     "fixtures.existing",
     "fixtures.options",
     "fixtures.clusters",
@@ -12,5 +14,6 @@ pytest_plugins = [
     "fixtures.heartbeat",
     "fixtures.identities",
     "fixtures.collected",
+    "fixtures.tries",
     "fixtures.reporting",
 ]

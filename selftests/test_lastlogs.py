@@ -69,7 +69,7 @@ def test_off(cluster):
 def session(tmp_path):
     """Runs three tests on two clusters that are made of nothing; returns what was said and what was saved."""
     run = Path(f"/tmp/pvl-{secrets.token_hex(3)}")
-    plugins = ["fixtures.existing", "fixtures.options", "fixtures.clusters", "fixtures.evidence"]
+    plugins = ["fixtures.interrupts", "fixtures.existing", "fixtures.options", "fixtures.clusters", "fixtures.evidence"]
     (tmp_path / "conftest.py").write_text(f"{PLUGIN}\npytest_plugins = {plugins}\n")
     (tmp_path / "test_it.py").write_text(TESTS)
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from pvaffinity.errors import UserError
-from pvaffinity.report.model import BehaviourResult, ClusterResult, Conformance, Outcome
+from pvaffinity.report.model import ENDED_EARLY, BehaviourResult, ClusterResult, Conformance, Outcome, TestResult
 
 
 def merge(files: Sequence[Path], *, expected: Iterable[tuple[str, str]] = ()) -> Conformance:
     """Read ``conformance.json`` files as one.
 
-    Of two results of a test on a cluster the later counts, unless it was left out the later time: repeating a part does
+    Of two results of a test on a cluster the later counts, unless it did not run the later time: repeating a part does
     not unsay the rest. Clusters come out by version (numerically), then configuration and provider. Of the ``expected``
     legs, provider and minor version each, those without a cluster are named as missing.
 
@@ -40,7 +40,7 @@ def _join(old: ClusterResult, new: ClusterResult) -> ClusterResult:
     for name in dict.fromkeys(b.name for b in (*old.behaviours, *new.behaviours)):
         tests = {test.id: test for test in old.behaviour(name).tests}
         later = new.behaviour(name).tests
-        tests |= {test.id: test for test in later if test.outcome != Outcome.SKIPPED or test.id not in tests}
+        tests |= {test.id: test for test in later if _ran(test) or test.id not in tests}
         behaviours.append(BehaviourResult(name, tuple(tests.values())))
     races = {race.get("title"): race for race in (*old.races, *new.races)}
     capabilities = {c.get("name"): c for c in (*old.capabilities, *new.capabilities)}
@@ -54,6 +54,10 @@ def _join(old: ClusterResult, new: ClusterResult) -> ClusterResult:
         notes={**old.notes, **new.notes},
         staleness=old.staleness + new.staleness,
     )
+
+
+def _ran(test: TestResult) -> bool:
+    return test.outcome != Outcome.SKIPPED and test.reason != ENDED_EARLY
 
 
 def _order(cluster: ClusterResult) -> tuple[list[tuple[int, str]], str, str]:

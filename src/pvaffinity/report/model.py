@@ -42,8 +42,8 @@ class Outcome(enum.StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     """The guarantee is broken."""
-    ERROR = "error"
-    """Something around the test went wrong; the guarantee was not judged."""
+    NOT_JUDGED = "not judged"
+    """Something around the test went wrong, so that nobody can say whether the guarantee holds."""
     UNSUPPORTED = "not supported"
     """This cluster or provider lacks what the test needs."""
     SKIPPED = "skipped"
@@ -56,7 +56,11 @@ class Outcome(enum.StrEnum):
     @property
     def judged(self) -> bool:
         """Whether it says something about Kubernetes."""
-        return self not in (Outcome.ERROR, Outcome.UNSUPPORTED, Outcome.SKIPPED)
+        return self not in (Outcome.NOT_JUDGED, Outcome.UNSUPPORTED, Outcome.SKIPPED)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Outcome | None:
+        return cls.NOT_JUDGED if value == "error" else None  # as files of pvaffinity 0.1 have it
 
 
 class BehaviourVerdict(enum.StrEnum):
@@ -80,6 +84,7 @@ class TestResult:
         seconds: of the test itself, set-up included.
         reason: why it failed, was skipped, or is expected to fail.
         core: whether the behaviour's verdict is only partial without it.
+        first_try: why the first of two tries was not judged; empty where one was enough.
     """
 
     __test__ = False  # not a test class, whatever pytest makes of the name
@@ -90,6 +95,7 @@ class TestResult:
     reason: str = ""
     title: str = ""
     core: bool = True
+    first_try: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class BehaviourResult:
             return BehaviourVerdict.BROKEN
         if not outcomes & {Outcome.PASSED, Outcome.XFAILED}:
             return BehaviourVerdict.UNSUPPORTED if outcomes == {Outcome.UNSUPPORTED} else BehaviourVerdict.NOT_RUN
-        if any(t.outcome == Outcome.ERROR or (t.core and not t.outcome.judged) for t in self.tests):
+        if any(t.outcome == Outcome.NOT_JUDGED or (t.core and not t.outcome.judged) for t in self.tests):
             return BehaviourVerdict.PARTIAL
         return BehaviourVerdict.HOLDS
 
@@ -202,6 +208,11 @@ class Conformance:
     def judged(self) -> bool:
         """Whether any check on any cluster says something."""
         return any(behaviour.judged for cluster in self.clusters for behaviour in cluster.behaviours)
+
+    def tests(self, *outcomes: Outcome) -> list[TestResult]:
+        """Tests that ended so, over all clusters."""
+        everywhere = (b for cluster in self.clusters for b in cluster.behaviours)
+        return [test for behaviour in everywhere for test in behaviour.tests if test.outcome in outcomes]
 
     @property
     def broken(self) -> list[tuple[Behaviour, ClusterResult]]:

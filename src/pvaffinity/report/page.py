@@ -32,7 +32,7 @@ def page(result: Conformance, *, allure: str | None = None, back: str | None = N
         verdicts=[str(verdict) for verdict in Verdict],
         bad=(Outcome.FAILED, Outcome.XPASSED),
         failures=_tests(result, Outcome.FAILED, Outcome.XPASSED),
-        errors=_tests(result, Outcome.ERROR),
+        errors=_tests(result, Outcome.NOT_JUDGED),
         gaps=_tests(result, Outcome.XFAILED),
         allure=allure,
         back=back,

@@ -103,7 +103,7 @@ def count_text(behaviour: BehaviourResult) -> str:
         parts = ["1 check"]
     words = {
         Outcome.XFAILED: "known gap",
-        Outcome.ERROR: "error",
+        Outcome.NOT_JUDGED: "not judged",
         Outcome.UNSUPPORTED: "not supported",
         Outcome.SKIPPED: "skipped",
     }
