@@ -89,6 +89,13 @@ _TABLE = (
         "a container that writes to its volume about 15 times a second does so again",
         "measured: 0.13 s at most, at a load of 12 on two cores; a second writer shows when the machine stands still",
     ),
+    Budget(
+        "control",
+        20,
+        "patience",
+        "a control gets one step further, when a wait has run out (see controls)",
+        "measured: p99 below 2 s; a binder that met a conflict tries again after 15 s",
+    ),
     Budget("race-bind", 60, "patience", "one more claim of a race is bound", "15 s resync at its default"),
     Budget(
         "race-settle",

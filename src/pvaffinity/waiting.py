@@ -6,22 +6,38 @@ A wait lists, watches from the list's resourceVersion, lists again whenever a st
 
 from __future__ import annotations
 
-__all__ = ["NeverUnknown", "NeverViolated", "WaitError", "WaitTerminal", "WaitTimeout", "WaitUnknown", "never", "until"]
+__all__ = [
+    "Control",
+    "NeverUnknown",
+    "NeverViolated",
+    "WaitError",
+    "WaitTerminal",
+    "WaitTimeout",
+    "WaitUnknown",
+    "never",
+    "until",
+]
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from pvaffinity import durations
 from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
 from pvaffinity.budgets import Budget, budget_of
 from pvaffinity.conditions import Condition, Look
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj, Ref
+from pvaffinity.surroundings import surroundings
 
 _SLICE = 5.0
 """Seconds after which a stream is ended and the object looked at anew: the most that a stalled stream can cost."""
+
+_ASKED = 1.0
+"""The same where there is a control, which is asked at every look whether something stands in the way."""
 
 _PAUSE = 0.1
 """Seconds between two tries where a stream or a list failed at once."""
@@ -35,6 +51,16 @@ class Renders(Protocol):
 
     def render(self, limit: int = ...) -> str:
         """The newest entries as text."""
+
+
+class Control(Protocol):
+    """Tells a cluster that breaks a promise from one that does nothing at all (:mod:`pvaffinity.controls`)."""
+
+    def obstacle(self) -> str:
+        """What makes it pointless to wait any longer and judges nobody, such as a policy's refusal; "" for nothing."""
+
+    def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
+        """Why nothing can be expected of the cluster at the moment; "" where a control did what was awaited."""
 
 
 class WaitError(AssertionError):
@@ -52,7 +78,7 @@ class WaitTimeout(WaitError):  # noqa: N818 - the name is the message
 
 
 class WaitUnknown(WaitError):  # noqa: N818 - the name is the message
-    """The state was not seen, and in the end nothing was: no news of the object, and none of what is expected of it."""
+    """The state was not seen, and that judges nobody: nothing was seen in the end, or something else is to blame."""
 
 
 class WaitTerminal(WaitError):  # noqa: N818 - the name is the message
@@ -75,6 +101,7 @@ def until(
     *,
     timeline: Renders | None = None,
     evidence: str | Callable[[], str] | None = None,
+    control: Control | None = None,
 ) -> Obj:
     """Wait until the condition is met; answers the object (or the event) that met it, or the last one seen.
 
@@ -85,22 +112,33 @@ def until(
         budget: a name of :data:`~pvaffinity.budgets.BUDGETS`, a budget, or seconds; by default the condition's own.
         timeline: its newest entries are put into the message; by default, what this wait saw.
         evidence: where the evidence lies, for the message.
+        control: asked between looks whether anything stands in the way, and when the budget is over whether the
+            cluster does anything at all. Without one, a time-out is taken for a judgement.
 
     Raises:
         WaitTimeout: not met within the budget.
-        WaitUnknown: nor could it be looked at when the budget was over.
+        WaitUnknown: not met, which judges nobody: it could not be looked at when the budget was over, surroundings kept
+            the object from it, or the control did not do it either.
         WaitTerminal: it cannot be met any more, or the object was deleted or replaced (its UID changed).
         ApiError: the identity may not look.
     """
     wait = _Wait(api, ref, condition, budget_of(condition.budget if budget is None else budget), timeline, evidence)
+    wait.slice = _SLICE if control is None else min(_SLICE, _ASKED)
+    why = ""
     for obj, look in wait.looks(strict=False):
         if look.state == "met":
+            durations.note(wait.budget, time.monotonic() - wait.started)
             return obj or wait.last or {}
+        why = look.unjudged
         if look.state == "terminal":
-            raise wait.failure(WaitTerminal, f"can no longer become {condition.name}")
+            raise wait.failure(WaitUnknown if why else WaitTerminal, f"can no longer become {condition.name}", why)
+        if control is not None and (obstacle := control.obstacle()):
+            raise wait.failure(WaitUnknown, f"cannot become {condition.name}", obstacle)
     if wait.trouble:
         raise wait.failure(WaitUnknown, f"was not seen {condition.name} within {wait.budget}, nor looked at at its end")
-    raise wait.failure(WaitTimeout, f"was not {condition.name} within {wait.budget}")
+    if control is not None:
+        why = why or control.why_nothing(ref, wait.budget, wait.last)
+    raise wait.failure(WaitUnknown if why else WaitTimeout, f"was not {condition.name} within {wait.budget}", why)
 
 
 def never(
@@ -118,17 +156,21 @@ def never(
 
     Raises:
         NeverViolated: it was met.
-        NeverUnknown: part of the history was lost (410 Expired), or a stream that broke did not show it any more.
+        NeverUnknown: part of the history was lost (410 Expired), a stream that broke did not show it any more, or
+            surroundings are to blame.
         WaitTerminal: the object was deleted or replaced meanwhile.
         ApiError: the identity may not look.
     """
     wait = _Wait(api, ref, condition, budget_of(during), timeline, evidence)
     try:
         for _, look in wait.looks(strict=True):
+            kind: type[WaitError] = NeverUnknown if look.unjudged else NeverViolated
             if look.state == "met":
-                raise wait.failure(NeverViolated, f"was {condition.name}, which it must not be")
+                raise wait.failure(kind, f"was {condition.name}, which it must not be", look.unjudged)
             if look.state == "terminal" and wait.lost:
-                raise wait.failure(WaitTerminal, f"vanished while it was to be seen never to be {condition.name}")
+                kind = NeverUnknown if look.unjudged else WaitTerminal
+                what = f"vanished while it was to be seen never to be {condition.name}"
+                raise wait.failure(kind, what, look.unjudged)
             if look.state == "terminal":
                 break
     except ApiError as error:
@@ -160,6 +202,7 @@ class _Wait:
         self.lost = ""
         self.trouble = ""
         self.history: list[tuple[float, str]] = []
+        self.slice = 0.0  # seconds after which it is looked at anew; 0: the usual ones
         self._uid = ""
 
     def looks(self, *, strict: bool) -> Iterator[tuple[Obj | None, Look]]:
@@ -184,7 +227,9 @@ class _Wait:
             return self.condition(obj)
         gone = self.condition(None)
         self.lost = f"replaced: UID {uid} instead of {self._uid}" if uid else f"deleted: UID {self._uid} is gone"
-        return gone if gone.state == "met" else Look("terminal", self.lost)
+        if gone.state == "met":
+            return replace(gone, unjudged=surroundings(self.last))
+        return Look("terminal", self.lost, surroundings(self.last))
 
     def _states(self, *, strict: bool) -> Iterator[Obj | None]:
         """The object (None: there is none) or the events about it, until the deadline.
@@ -228,7 +273,7 @@ class _Wait:
                 time.sleep(_PAUSE if left <= 0 else max(0.0, min(_PAUSE, self.deadline - time.monotonic())))
 
     def _watch(self, version: str, left: float) -> Iterator[tuple[str, Obj]]:
-        seconds = min(left, _SLICE)
+        seconds = min(left, self.slice or _SLICE)
         stop = WatchStop()
         timer = threading.Timer(seconds, stop.close)
         timer.daemon = True
@@ -252,8 +297,8 @@ class _Wait:
             return f"involvedObject.kind={self.ref.kind},involvedObject.name={self.ref.name}"
         return f"metadata.name={self.ref.name}"
 
-    def failure(self, kind: type[WaitError], what: str) -> WaitError:
-        """The error with its message of four parts."""
+    def failure(self, kind: type[WaitError], what: str, why: str = "") -> WaitError:
+        """The error with its message of four parts; ``why`` it judges nobody stands in the first line."""
         now = time.monotonic()
         looks = f"{self.count} look{'' if self.count == 1 else 's'}"
         seen = self.history[-1][1] if self.history else "nothing"
@@ -261,7 +306,7 @@ class _Wait:
         timeline = self.timeline.render(12) if self.timeline is not None else " · ".join(steps)
         evidence = self.evidence() if callable(self.evidence) else self.evidence
         lines = [
-            f"{self.ref} {what}",
+            f"{self.ref} {what}" + (f": {_one_line(why)}" if why else ""),
             f"  last seen   {looks}, newest {now - self.newest:.1f} s ago: {seen}",
             *([f"  trouble     {self.trouble}"] if self.trouble else []),
             f"  timeline    {_indented(timeline)}",
@@ -278,6 +323,10 @@ def _expired(error: ApiError) -> bool:
 
 def _newer(found: Sequence[Obj], version: str) -> bool:
     return any(int(obj["metadata"]["resourceVersion"]) > int(version) for obj in found)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _bounded(left: float) -> float:
