@@ -92,8 +92,8 @@ class Controls:
                     name = Ref("StatefulSet", self._name(), self._namespace)
                     self._make(made, manifests.stateful_set(name, []))
                     self._await(name, is_ready_statefulset(1))
-                if ref.kind == "Pod":
-                    self._pod(made, self._placed_like(last), _STEPS.get(budget.name, ()))
+                if ref.kind == "Pod" and budget.name in _STEPS:
+                    self._pod(made, self._placed_like(last), _STEPS[budget.name])
                 elif budget.name in ("bind", "deletion") and ref.kind.startswith("PersistentVolume"):
                     self._bound_claim(made, gone=budget.name == "deletion")
         except WaitError as error:
