@@ -9,7 +9,6 @@ import pytest
 
 from pvaffinity.affinity import in_region, in_zone
 from pvaffinity.conditions import (
-    VOLUME_ZONE,
     Condition,
     describe,
     has_affinity,
@@ -106,7 +105,6 @@ ON_1 = is_running_on(["node-1"], "in us-east1-b")
         (is_unschedulable_because(), refused(OLDER), "met"),
         (is_unschedulable_because(), refused(TAINTED), "met"),
         (is_unschedulable_because(), refused("0/3: pod has unbound immediate PersistentVolumeClaims."), "not yet"),
-        (is_unschedulable_because(VOLUME_ZONE), refused("3 node(s) had no available volume zone."), "met"),
         (is_waiting_to_start, None, "not yet"),
         (is_waiting_to_start, pod("n", phase="Pending"), "not yet"),
         (is_waiting_to_start, held("ContainerCreating"), "met"),
@@ -180,7 +178,6 @@ def test_a_refusals_usual_words_are_known_and_others_are_not_taken_for_them() ->
     assert re.search(words, NEWER)
     assert re.search(words, OLDER)
     assert not re.search(words, TAINTED)
-    assert is_unschedulable_because(VOLUME_ZONE).words == VOLUME_ZONE
 
 
 IMAGE = [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]

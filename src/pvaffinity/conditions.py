@@ -6,8 +6,6 @@ A terminal state is one from which the awaited one cannot be reached any more, s
 from __future__ import annotations
 
 __all__ = [
-    "VOLUME_AFFINITY",
-    "VOLUME_ZONE",
     "Condition",
     "Look",
     "has_affinity",
@@ -39,21 +37,7 @@ from pvaffinity.describing import condition_of, describe, is_leaving, status_of
 from pvaffinity.objects import Obj
 from pvaffinity.surroundings import surroundings
 from pvaffinity.verdicts import REJECTED
-
-VOLUME_AFFINITY = r"had volume node affinity conflict|didn't match PersistentVolume's node affinity"
-"""What the scheduler says of nodes that a volume's affinity excludes, in older and (1.34 to 1.37) newer words."""
-
-UNBOUND = r"unbound immediate PersistentVolumeClaims|persistentvolumeclaim \"[^\"]*\" not found"
-"""What it says while its caches lag behind a new claim: it tries the pod again as soon as it has seen the binding."""
-
-AFFINITY_CHECK = r"NodeAffinity check failed for volume .*no matching NodeSelectorTerms"
-"""What a kubelet up to 1.37 says of a volume that its node may not have (pkg/volume/util/operationexecutor)."""
-
-AUTHORISER = r"no relationship found between node"
-"""What it says while the API server's Node authoriser does not know yet that the pod is the node's: it tries again."""
-
-VOLUME_ZONE = r"no available volume zone"
-"""What the scheduler says of nodes that a volume's zone *labels* exclude (plugin VolumeZone)."""
+from pvaffinity.words import AFFINITY_CHECK, AUTHORISER, UNBOUND, VOLUME_AFFINITY
 
 
 @dataclass(frozen=True)
@@ -118,14 +102,14 @@ def is_running_on(nodes: Collection[str], label: str) -> Condition:
     return Condition(f"running on a node {label}", check, "start")
 
 
-def is_unschedulable_because(pattern: str = VOLUME_AFFINITY) -> Condition:
-    """A pod that the scheduler has refused because of its volume.
+def is_unschedulable_because() -> Condition:
+    """A pod that the scheduler has refused because of its volume's affinity.
 
-    Args:
-        pattern: finds the reason in the usual words; a refusal in other words meets the condition as well, but then
-            wants a proof, which the fixture ``until`` makes.
+    A refusal in other words than the usual ones meets the condition as well, but then wants a proof, which the fixture
+    ``until`` makes.
     """
-    return Condition("unschedulable because of its volume", _unschedulable(not_yet=UNBOUND), "schedule", words=pattern)
+    look = _unschedulable(not_yet=UNBOUND)
+    return Condition("unschedulable because of its volume", look, "schedule", words=VOLUME_AFFINITY)
 
 
 def is_affected_since(before: Obj) -> Condition:
