@@ -50,11 +50,11 @@ def own_run(monkeypatch):
 @pytest.fixture
 def quick_waits(monkeypatch):
     """Waits look again soon, and ask a server that does not answer only for a moment."""
-    from pvaffinity import waiting
+    from pvaffinity import looking
 
-    monkeypatch.setattr(waiting, "_SLICE", 0.2)
-    monkeypatch.setattr(waiting, "_PAUSE", 0.01)
-    monkeypatch.setattr(waiting, "_LAST", 0.05)
+    monkeypatch.setattr(looking, "_SLICE", 0.2)
+    monkeypatch.setattr(looking, "_PAUSE", 0.01)
+    monkeypatch.setattr(looking, "_LAST", 0.05)
 
 
 @pytest.fixture(scope="module")

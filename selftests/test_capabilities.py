@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pvaffinity.affinity import in_zone
 from pvaffinity.api import Response
 from pvaffinity.capabilities import GateMetric, gate_capability, gate_metric, gate_state
 from pvaffinity.errors import ApiError, Cause, UserError
@@ -47,9 +48,22 @@ class Server:
         return str(self.metrics)
 
 
-@pytest.mark.parametrize(("answer", "state"), [(None, "on"), (IMMUTABLE, "off")])
+UNCHANGED = {"nodeAffinity": in_zone("before").to_dict()}
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (None, "on"),
+        (IMMUTABLE, "off"),
+        (ApiError(422, "Invalid", "x", [Cause("FieldValueForbidden", "nodeAffinity")]), "off"),
+        (ApiError(400, "BadRequest", "no"), "unknown"),
+        (UNCHANGED, "unknown"),
+    ],
+    ids=["accepted", "immutable", "another cause", "another code", "taken but not applied"],
+)
 def test_the_answer_to_an_update_is_the_gates_state(answer, state):
-    """Accepted means on, refused as immutable means off, and the probe's volume is deleted either way."""
+    """Accepted is on, invalid is off whatever the cause, all else is unknown; the probe's volume is deleted."""
     server = Server(answer)
     assert gate_state(server) == state  # type: ignore[arg-type]
     assert not server.volumes
@@ -59,15 +73,13 @@ def test_the_answer_to_an_update_is_the_gates_state(answer, state):
     "answer",
     [
         ApiError(403, "Forbidden", "no"),
-        ApiError(422, "Invalid", "x", [Cause("FieldValueInvalid", "spec.nodeAffinity")]),
-        ApiError(400, "BadRequest", "denied by a webhook"),
-        {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["before"]}]}]}}},
+        ApiError(400, "BadRequest", 'admission webhook "w" denied the request: no'),
+        ApiError(422, "Invalid", "pv is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
     ],
-    ids=["forbidden", "another cause", "webhook", "taken but not applied"],
-)  # fmt: skip
-def test_any_other_answer_is_no_state(answer):
-    """A refusal for another reason, or an update that silently changes nothing, is never taken for on or off."""
+    ids=["forbidden", "webhook", "policy"],
+)
+def test_who_may_not_ask_learns_no_state(answer):
+    """Lacking rights, and an admission policy's or webhook's refusal, are never taken for a state of the gate."""
     server = Server(answer)
     with pytest.raises(UserError, match="the gate cannot be probed"):
         gate_state(server)  # type: ignore[arg-type]

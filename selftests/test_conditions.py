@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from pvaffinity.affinity import in_region, in_zone
 from pvaffinity.conditions import (
-    VOLUME_AFFINITY,
-    VOLUME_ZONE,
     Condition,
     describe,
     has_affinity,
@@ -19,6 +18,7 @@ from pvaffinity.conditions import (
     is_bound,
     is_gone,
     is_ready_statefulset,
+    is_refused_by_kubelet,
     is_running,
     is_running_on,
     is_scheduled,
@@ -103,9 +103,8 @@ ON_1 = is_running_on(["node-1"], "in us-east1-b")
         (is_unschedulable, RUNNING, "terminal"),
         (is_unschedulable_because(), refused(NEWER), "met"),
         (is_unschedulable_because(), refused(OLDER), "met"),
-        (is_unschedulable_because(), refused(TAINTED), "not yet"),
-        (is_unschedulable_because(VOLUME_ZONE), refused("3 node(s) had no available volume zone."), "met"),
-        (is_unschedulable_because(VOLUME_AFFINITY), refused("3 node(s) had no available volume zone."), "not yet"),
+        (is_unschedulable_because(), refused(TAINTED), "met"),
+        (is_unschedulable_because(), refused("0/3: pod has unbound immediate PersistentVolumeClaims."), "not yet"),
         (is_waiting_to_start, None, "not yet"),
         (is_waiting_to_start, pod("n", phase="Pending"), "not yet"),
         (is_waiting_to_start, held("ContainerCreating"), "met"),
@@ -154,6 +153,56 @@ def test_events(reason: str, text: str, uid: str | None, state: str) -> None:
     }
     assert has_event(reason, text, uid=uid)(event).state == state
     assert has_event(reason)(None).state == "not yet"
+
+
+@pytest.mark.parametrize(
+    ("message", "state", "usual"),
+    [
+        ('MountVolume.NodeAffinity check failed for volume "pv-a" : no matching NodeSelectorTerms', "met", True),
+        ("this node may not have the volume", "met", False),
+        ('failed to fetch PVC: no relationship found between node "n" and this object', "not yet", False),
+    ],
+)
+def test_a_kubelets_refusal_is_told_in_any_words_but_the_authorisers(message: str, state: str, usual: bool) -> None:
+    """Every FailedMount counts, save one that passes by itself; whether its words prove anything is asked later."""
+    condition = is_refused_by_kubelet()
+    event: Obj = {"reason": "FailedMount", "message": message, "involvedObject": {}}
+    assert condition(event).state == state
+    assert bool(re.search(condition.words, message)) == usual
+    assert condition({**event, "reason": "FailedAttachVolume"}).state == "not yet"
+
+
+def test_a_refusals_usual_words_are_known_and_others_are_not_taken_for_them() -> None:
+    """The scheduler's words of every release are known; a taint's are none of them."""
+    words = is_unschedulable_because().words
+    assert re.search(words, NEWER)
+    assert re.search(words, OLDER)
+    assert not re.search(words, TAINTED)
+
+
+IMAGE = [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]
+
+
+@pytest.mark.parametrize(
+    ("condition", "obj", "unjudged"),
+    [
+        (is_running, pod("n", phase="Failed", reason="Evicted", message="disk"), "Evicted: disk"),
+        (is_running, pod("n", phase="Failed", reason="OutOfcpu"), "OutOfcpu:"),
+        (is_succeeded, pod("n", phase="Failed", reason="NodeShutdown"), "NodeShutdown:"),
+        (is_running, pod("n", phase="Pending", containerStatuses=IMAGE), "ImagePullBackOff: no such image"),
+        (is_waiting_to_start, pod("n", phase="Failed", reason="UnexpectedAdmissionError"), "UnexpectedAdmissionError:"),
+        (is_running, pod("n", phase="Failed", reason="VolumeNodeAffinity"), ""),
+        (is_running, pod("n", phase="Failed", reason="SomethingNew"), ""),
+        (ON_1, pod("node-2", phase="Failed", reason="Evicted"), ""),
+        (ON_1, pod("node-1", phase="Failed", reason="Evicted"), "Evicted:"),
+        (is_running, RUNNING, ""),
+    ],
+)
+def test_surroundings_are_told_apart_from_what_kubernetes_did(condition: Condition, obj: Obj, unjudged: str) -> None:
+    """Evictions, full nodes and missing images judge nobody; a wrong node, and reasons of a kubelet's own, do."""
+    look = condition(obj)
+    assert look.state in ("terminal", "not yet", "met")
+    assert look.unjudged == unjudged
 
 
 def test_looks_say_what_was_seen() -> None:

@@ -76,6 +76,12 @@ def test_no_node_is_in_the_zone_that_is_nowhere() -> None:
     assert places(node("a")).nowhere == "nowhere-z"
 
 
+def test_nowhere_needs_a_node_that_would_take_the_pod_but_for_its_volume() -> None:
+    """With every node tainted, a pod is kept out by more than its volume: there is no such place."""
+    with pytest.raises(NotSupportedError, match="no schedulable node"):
+        _ = places(Node("a", {ZONE: "z", REGION: "r"}, schedulable=False)).nowhere
+
+
 def test_two_generations_on_one_node_tell_nothing_apart() -> None:
     """Generations count only if no node has both: else a pod could stay where it is."""
     with pytest.raises(NotSupportedError, match="disk generations"):

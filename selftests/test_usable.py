@@ -45,6 +45,17 @@ def test_what_was_awaited_is_told_though_nothing_can_be_removed(monkeypatch, fai
     assert all(f"{ref} was not removed: {failure}" == note for ref, note in zip(api.asked, notes, strict=True))
 
 
+def test_the_proof_does_without_what_is_under_test(monkeypatch):
+    """No volume has an affinity: node selectors bring the pods to their nodes, whatever becomes of affinities."""
+    made = []
+    monkeypatch.setattr(usable, "until", lambda *_: None)
+    api = types.SimpleNamespace(create=made.append, delete=lambda *_, **__: None)
+    usable.await_usable(api, [NODE])
+    specs = {obj["kind"]: obj.get("spec") for obj in made}
+    assert "nodeAffinity" not in specs["PersistentVolume"]
+    assert specs["Pod"]["nodeSelector"] == NODE.labels
+
+
 def test_a_proof_that_cannot_be_removed_is_an_error(monkeypatch):
     """Where all else went well, the first refusal is raised; every object that is left is named."""
     monkeypatch.setattr(usable, "until", lambda *_: None)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pvaffinity import waiting
+from pvaffinity import looking
 from pvaffinity.conditions import has_event, is_gone, is_running, is_running_on, replacing
 from pvaffinity.objects import Ref
 from pvaffinity.waiting import WaitTerminal, WaitTimeout, until
@@ -26,7 +26,7 @@ def test_met_at_once() -> None:
 
 def test_met_later_by_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that comes while watching is seen at once, without another list."""
-    monkeypatch.setattr(waiting, "_SLICE", 30)
+    monkeypatch.setattr(looking, "_SLICE", 30)
     server = Server()
     server.put(phase="Pending")
     later(lambda: run(server), after=0.1)

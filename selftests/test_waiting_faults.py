@@ -7,7 +7,7 @@ import time
 import pytest
 import urllib3
 
-from pvaffinity import waiting
+from pvaffinity import looking
 from pvaffinity.errors import ApiError
 from pvaffinity.waiting import WaitUnknown
 from selftests.watched import Server, later, run, wait
@@ -65,8 +65,8 @@ def test_change_in_the_last_moment() -> None:
 @pytest.mark.parametrize("code", [429, 500, 0])
 def test_a_server_that_stands_still_when_the_budget_ends(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """The last look is made again while it gets no answer, with pauses: it may be the decisive one."""
-    monkeypatch.setattr(waiting, "_LAST", 30)
-    monkeypatch.setattr(waiting, "_PAUSE", 0.05)
+    monkeypatch.setattr(looking, "_LAST", 30)
+    monkeypatch.setattr(looking, "_PAUSE", 0.05)
     fault = ApiError(code, "", "later") if code else urllib3.exceptions.ReadTimeoutError(None, "", "")  # type: ignore[arg-type]
     server = Server("stall")
     server.put(phase="Pending")

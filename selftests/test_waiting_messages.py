@@ -63,6 +63,16 @@ def test_budgets_can_tell_a_retry_from_the_flush() -> None:
     assert all(b.kind in ("standard", "patience") and b.awaited and b.source for b in BUDGETS.values())
 
 
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=str)
+def test_budgets_are_ten_times_what_is_usual(budget: Budget) -> None:
+    """Each is at least ten times the p99 measured, or says why there is none: only then is running out a finding."""
+    if budget.p99 is None:
+        assert budget.unmeasured
+    else:
+        assert budget.seconds >= 10 * budget.p99
+        assert not budget.unmeasured
+
+
 def test_errors_are_assertions() -> None:
     """A failed wait is a failed assertion, not a broken test."""
     assert issubclass(WaitError, AssertionError)

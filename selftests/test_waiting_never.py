@@ -7,7 +7,7 @@ import time
 import pytest
 import urllib3
 
-from pvaffinity import waiting
+from pvaffinity import looking
 from pvaffinity.conditions import Condition, is_running, is_running_on
 from pvaffinity.objects import Obj
 from pvaffinity.waiting import NeverUnknown, NeverViolated, WaitTerminal, never
@@ -103,7 +103,7 @@ def test_never_is_said_where_a_stream_broke_and_nothing_had_changed() -> None:
 
 def test_never_is_said_where_only_the_last_look_came_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes after its time, and before a server that stood still gives the last look, is not looked for."""
-    monkeypatch.setattr(waiting, "_LAST", 30)
+    monkeypatch.setattr(looking, "_LAST", 30)
     server = Server("broken", "stall", "stall")
 
     def late() -> None:
@@ -117,7 +117,7 @@ def test_never_is_said_where_only_the_last_look_came_late(monkeypatch: pytest.Mo
 
 def test_never_holds_for_its_time_from_the_first_look_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that stood still at first leaves no less to see."""
-    monkeypatch.setattr(waiting, "_LAST", 30)
+    monkeypatch.setattr(looking, "_LAST", 30)
     server = Server()
     server.put(phase="Pending")
     server.list_faults.extend([urllib3.exceptions.ProtocolError("reset")] * 20)

@@ -15,8 +15,9 @@ ITSELF = "that the waiting pod gets in shows that the scheduler has seen it"
 
 @pytest.fixture
 def relax(move, places):
-    """Update a volume's affinity to the whole region."""
-    return lambda vol: move(vol, in_region(places.region))
+    """Update a volume's affinity to the whole region; where there is none, that is found out before any wait."""
+    region = in_region(places.region)
+    return lambda vol: move(vol, region)
 
 
 @LOOKS_AGAIN

@@ -20,7 +20,8 @@ from pvaffinity.clusterconfig import GATE
 from pvaffinity.errors import ApiError, UserError
 from pvaffinity.manifests import persistent_volume
 from pvaffinity.objects import ref_of
-from pvaffinity.outcomes import IMMUTABLE, Accepted, attempt
+from pvaffinity.outcomes import Accepted, attempt
+from pvaffinity.refusals import by_admission
 
 _METRIC = re.compile(
     rf'^kubernetes_feature_enabled{{name="{GATE}",stage="(?P<stage>[^"]*)"}} (?P<value>[0-9.e+]+)$', re.MULTILINE
@@ -49,15 +50,17 @@ class GateMetric:
     enabled: bool
 
 
-def gate_state(api: Api) -> Literal["on", "off"]:
+def gate_state(api: Api) -> Literal["on", "off", "unknown"]:
     """Whether this API server lets a volume's node affinity be changed.
 
     A throw-away volume is created and asked to move to another zone by a server-side dry-run, which is validated like
     any update and stores nothing; then the volume is deleted. Servers with the gate off, and those that do not know it,
-    refuse with 422 Invalid and the one cause ``nodeAffinity``.
+    refuse with 422 Invalid. Which cause they name is for the checks to judge: a server that names another one is off
+    all the same. Any other answer of a server is *unknown*, which no configuration promises.
 
     Raises:
-        UserError: the answer is neither yes nor that refusal, for instance because the identity may not write volumes.
+        UserError: the identity may not write volumes, or a policy or webhook refuses it.
+        ApiError: the server could not answer.
     """
     name = f"pvaffinity-probe-{secrets.token_hex(4)}"
     volume = persistent_volume(name, in_zone("before").to_dict(), mark="probe")
@@ -71,23 +74,26 @@ def gate_state(api: Api) -> Literal["on", "off"]:
     try:
         change = {"spec": {"nodeAffinity": in_zone("after").to_dict()}}
         outcome = attempt(lambda: api.patch(ref_of(volume), change, MERGE_PATCH, dryRun="All"))
-        if isinstance(outcome, Accepted):
-            if outcome.object["spec"]["nodeAffinity"] == stored["spec"]["nodeAffinity"]:
-                raise UserError(
-                    "the gate cannot be probed: the server took the update but did not apply it",
-                    "look for an admission webhook that changes PersistentVolumes: "
-                    "kubectl get mutatingwebhookconfigurations",
-                )
-            return "on"
-        if outcome == IMMUTABLE:
-            return "off"
-        raise UserError(
-            f"the gate cannot be probed: changing a PersistentVolume's affinity is {outcome}",
-            "look for admission webhooks or policies that guard PersistentVolumes, or use an administrator's identity",
-            detail=outcome.message,
-        )
+    except ApiError as error:
+        if not by_admission(error.message):
+            raise
+        raise _guarded(str(error), error.message) from error
     finally:
         api.delete(ref_of(volume))
+    if isinstance(outcome, Accepted):
+        taken = outcome.object["spec"].get("nodeAffinity") != stored["spec"].get("nodeAffinity")
+        return "on" if taken else "unknown"
+    if outcome.code == 403:
+        raise _guarded(str(outcome), outcome.message)
+    return "off" if outcome.code == 422 else "unknown"
+
+
+def _guarded(refusal: str, message: str) -> UserError:
+    return UserError(
+        f"the gate cannot be probed: changing a PersistentVolume's affinity is refused: {refusal}",
+        "look for admission webhooks or policies that guard PersistentVolumes, or use an administrator's identity",
+        detail=message,
+    )
 
 
 def gate_metric(api: Api) -> GateMetric | None:
@@ -107,5 +113,9 @@ def gate_capability(api: Api) -> Capability:
     """
     state, metric = gate_state(api), gate_metric(api)
     said = "no metric" if metric is None else f"kubernetes_feature_enabled = {int(metric.enabled)} ({metric.stage})"
-    did = {"on": "a changed node affinity is accepted", "off": "a changed node affinity is refused with 422 Invalid"}
+    did = {
+        "on": "a changed node affinity is accepted",
+        "off": "a changed node affinity is refused with 422 Invalid",
+        "unknown": "a changed node affinity is neither applied nor refused with 422 Invalid",
+    }
     return Capability(GATE, state == "on", f"{did[state]} (dry run); {said}")

@@ -6,8 +6,6 @@ A terminal state is one from which the awaited one cannot be reached any more, s
 from __future__ import annotations
 
 __all__ = [
-    "VOLUME_AFFINITY",
-    "VOLUME_ZONE",
     "Condition",
     "Look",
     "has_affinity",
@@ -37,21 +35,24 @@ from typing import Any, Literal
 from pvaffinity.affinity import Affinity
 from pvaffinity.describing import condition_of, describe, is_leaving, status_of
 from pvaffinity.objects import Obj
+from pvaffinity.surroundings import surroundings
 from pvaffinity.verdicts import REJECTED
-
-VOLUME_AFFINITY = r"had volume node affinity conflict|didn't match PersistentVolume's node affinity"
-"""What the scheduler says of nodes that a volume's affinity excludes, in older and (1.34 to 1.37) newer words."""
-
-VOLUME_ZONE = r"no available volume zone"
-"""What the scheduler says of nodes that a volume's zone *labels* exclude (plugin VolumeZone)."""
+from pvaffinity.words import AFFINITY_CHECK, AUTHORISER, UNBOUND, VOLUME_AFFINITY
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look at an object: what it means, and what was seen, in one line."""
+    """One look at an object: what it means, and what was seen, in one line.
+
+    Attributes:
+        state: what it means for the wait.
+        seen: what was seen.
+        unjudged: what of it is due to surroundings (:mod:`pvaffinity.surroundings`), so that it judges nobody.
+    """
 
     state: Literal["met", "not yet", "terminal"]
     seen: str
+    unjudged: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Condition:
         budget: the name of the budget to wait for it, where none is given.
         events: look at the events about the object instead of the object.
         follows: another object of the same name is as good; where False, it is terminal.
+        words: finds the usual message in what met it. A state that is met in other words is not proven by them, and
+            wants a proof that does without (:meth:`pvaffinity.controls.Controls.prove`).
     """
 
     name: str
@@ -71,6 +74,7 @@ class Condition:
     budget: str = "api"
     events: bool = False
     follows: bool = False
+    words: str = ""
 
     def __call__(self, obj: Obj | None) -> Look:
         """Look at the object, or at one event."""
@@ -98,9 +102,14 @@ def is_running_on(nodes: Collection[str], label: str) -> Condition:
     return Condition(f"running on a node {label}", check, "start")
 
 
-def is_unschedulable_because(pattern: str = VOLUME_AFFINITY) -> Condition:
-    """A pod that the scheduler has refused with a reason that this regular expression finds."""
-    return Condition(f"unschedulable because of /{pattern}/", _unschedulable(pattern), "schedule")
+def is_unschedulable_because() -> Condition:
+    """A pod that the scheduler has refused because of its volume's affinity.
+
+    A refusal in other words than the usual ones meets the condition as well, but then wants a proof, which the fixture
+    ``until`` makes.
+    """
+    look = _unschedulable(not_yet=UNBOUND)
+    return Condition("unschedulable because of its volume", look, "schedule", words=VOLUME_AFFINITY)
 
 
 def is_affected_since(before: Obj) -> Condition:
@@ -123,7 +132,7 @@ def is_affected_since(before: Obj) -> Condition:
     def check(obj: Obj | None) -> Look:
         changed = [what for what, now in identity(obj).items() if now != was[what]] if obj is not None else []
         seen = describe(obj) + (f"; not as before: {', '.join(changed)}" if changed else "")
-        return Look("met" if obj is None or changed else "not yet", seen)
+        return Look("met" if obj is None or changed else "not yet", seen, surroundings(obj))
 
     return Condition("affected", check, "settle")
 
@@ -175,19 +184,18 @@ def is_refused_by_kubelet() -> Condition:
     """A kubelet's event that it will not mount a volume because of its node affinity.
 
     Up to 1.37 that is FailedMount on a pod that stays Pending (pkg/volume/util/operationexecutor,
-    checkNodeAffinity); KEP-5381 plans to reject the pod instead, with an event of its own.
+    checkNodeAffinity); KEP-5381 plans to reject the pod instead, with an event of its own. A FailedMount in other words
+    meets the condition as well, but then wants a proof, which the fixture ``until`` makes.
     """
 
     def check(event: Obj | None) -> Look:
         if event is None:
             return Look("not yet", "no event")
-        text = r"NodeAffinity check failed for volume .*no matching NodeSelectorTerms"
-        mount = event.get("reason") == "FailedMount" and re.search(text, event.get("message") or "") is not None
+        mount = event.get("reason") == "FailedMount" and not re.search(AUTHORISER, event.get("message") or "")
         return Look("met" if mount or event.get("reason") == REJECTED else "not yet", describe(event))
 
-    return Condition(
-        "refused by its kubelet (FailedMount: NodeAffinity check failed)", check, "mount-event", events=True
-    )
+    words = f"{AFFINITY_CHECK}|{REJECTED}"
+    return Condition("refused by its kubelet (FailedMount)", check, "mount-event", events=True, words=words)
 
 
 def replacing(uid: str, condition: Condition) -> Condition:
@@ -201,13 +209,15 @@ def replacing(uid: str, condition: Condition) -> Condition:
     return replace(condition, name=f"replaced and {condition.name}", check=check, follows=True)
 
 
-def _unschedulable(pattern: str) -> Callable[[Obj | None], Look]:
+def _unschedulable(*, not_yet: str = r"(?!)") -> Callable[[Obj | None], Look]:
+    """Refused by the scheduler, in any words but ``not_yet``."""
+
     def check(obj: Obj | None) -> Look:
         if obj is not None and obj["spec"].get("nodeName"):
             return Look("terminal", describe(obj))
         scheduled = condition_of(obj, "PodScheduled")
         refused = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
-        met = refused and re.search(pattern, scheduled.get("message", "")) is not None
+        met = refused and re.search(not_yet, scheduled.get("message", "")) is None
         return Look("met" if met else "not yet", describe(obj))
 
     return check
@@ -217,27 +227,28 @@ def _running(obj: Obj | None) -> Look:
     status = status_of(obj)
     phase = status.get("phase")
     if phase in ("Failed", "Succeeded"):
-        return Look("terminal", describe(obj))
+        return Look("terminal", describe(obj), surroundings(obj))
     containers = status.get("containerStatuses") or ()
     up = phase == "Running" and bool(containers) and all("running" in c.get("state", {}) for c in containers)
-    return Look("met" if up and not is_leaving(obj) else "not yet", describe(obj))
+    return Look("met" if up and not is_leaving(obj) else "not yet", describe(obj), surroundings(obj))
 
 
 def _creating(obj: Obj | None) -> Look:
     status = status_of(obj)
     if status.get("phase") not in ("Pending", None):
-        return Look("terminal", describe(obj))
+        return Look("terminal", describe(obj), surroundings(obj))
     containers = status.get("containerStatuses") or ()
     reasons = [(c.get("state") or {}).get("waiting", {}).get("reason") for c in containers]
-    return Look("met" if reasons and set(reasons) == {"ContainerCreating"} else "not yet", describe(obj))
+    held = reasons and set(reasons) == {"ContainerCreating"}
+    return Look("met" if held else "not yet", describe(obj), surroundings(obj))
 
 
 def _phase(awaited: str, *terminal: str) -> Callable[[Obj | None], Look]:
     def check(obj: Obj | None) -> Look:
         phase = status_of(obj).get("phase", "")
         if phase in terminal:
-            return Look("terminal", describe(obj))
-        return Look("met" if phase == awaited else "not yet", describe(obj))
+            return Look("terminal", describe(obj), surroundings(obj))
+        return Look("met" if phase == awaited else "not yet", describe(obj), surroundings(obj))
 
     return check
 
@@ -253,7 +264,7 @@ is_bound = Condition("Bound", _phase("Bound", "Failed", "Lost"), "bind")
 is_available = Condition("Available", _phase("Available", "Failed", "Bound"), "bind")
 """A PersistentVolume that a claim can take."""
 
-is_unschedulable = Condition("unschedulable", _unschedulable(""), "schedule")
+is_unschedulable = Condition("unschedulable", _unschedulable(), "schedule")
 """A pod that the scheduler has tried and refused: PodScheduled=False, reason Unschedulable. Bound is terminal."""
 
 is_scheduled = Condition(

@@ -18,9 +18,9 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
-from pvaffinity.errors import Cause, UserError
+from pvaffinity.errors import ApiError, Cause, UserError
 from pvaffinity.objects import Obj
-from pvaffinity.outcomes import Accepted, Outcome, Refused
+from pvaffinity.outcomes import Accepted, Outcome, Refused, refused_as
 from pvaffinity.paths import scratch_dir
 
 _CODES = {
@@ -95,13 +95,14 @@ class Completed:
 
         Raises:
             KubectlError: there was no answer of the server, or none that this module can read.
+            ApiError: the answer is no verdict, see :func:`pvaffinity.outcomes.refused_as`.
         """
         if self.code == 0:
             return Accepted(self.object, self.warnings)
         refused = parse_refusal(self.stderr)
         if refused is None:
             raise KubectlError(f"kubectl {' '.join(self.args)} exited with {self.code}: {self.stderr.strip()[-2000:]}")
-        return refused
+        return refused_as(ApiError(refused.code, refused.reason, refused.message, list(refused.causes)))
 
 
 class Kubectl:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pvaffinity.api import Response
 from pvaffinity.errors import ApiError, Cause
 from pvaffinity.objects import Obj
+from pvaffinity.refusals import no_verdict
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,11 @@ FORBIDDEN = Refused(403, "Forbidden")
 
 
 def attempt(request: Callable[[], Response | Obj]) -> Outcome:
-    """Make a request and turn the answer into a value; transport errors are not answers and are raised."""
+    """Make a request and turn the answer into a value; what is no verdict on the request is raised.
+
+    Raises:
+        ApiError: no verdict, see :func:`refused_as`; transport errors are no answers at all, and are raised as well.
+    """
     try:
         answer = request()
     except ApiError as error:
@@ -60,5 +65,12 @@ def attempt(request: Callable[[], Response | Obj]) -> Outcome:
 
 
 def refused_as(error: ApiError) -> Refused:
-    """The refusal in an :class:`ApiError`."""
+    """The refusal in an :class:`ApiError`.
+
+    Raises:
+        ApiError: this very one, where it says nothing about the request: the server could not answer, or a policy,
+            webhook or quota refused it (:func:`pvaffinity.refusals.no_verdict`).
+    """
+    if no_verdict(error):
+        raise error
     return Refused(error.code, error.reason, frozenset(error.causes), error.message)

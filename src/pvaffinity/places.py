@@ -55,7 +55,13 @@ class Places:
 
     @property
     def nowhere(self) -> str:
-        """The name of a zone that has no node."""
+        """The name of a zone that has no node, where some node would take a pod but for its volume.
+
+        Raises:
+            NotSupportedError: none would; what keeps pods out then is not the volume, or not it alone.
+        """
+        if not self.topology.schedulable:
+            raise NotSupportedError("no schedulable node: all are cordoned or tainted")
         taken = {node.zone for node in self.topology.nodes}
         near = self._region() or "nowhere"
         return next(name for n in range(len(taken) + 1) if (name := f"{near}-z{n or ''}") not in taken)

@@ -2,7 +2,8 @@
 
 A component that answers healthy may still have watches broken off, each of which is tried again in its own time. So
 every node has to run a pod with a volume, all made now: that takes the API server, the controller manager's binder and
-ServiceAccounts, the scheduler's view of pods, claims and volumes, and every kubelet.
+ServiceAccounts, the scheduler's view of pods, claims and volumes, and every kubelet. No volume has an affinity, since
+that is under test: a node selector brings each pod to its node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from pvaffinity import manifests
-from pvaffinity.affinity import HOSTNAME, where
+from pvaffinity.affinity import HOSTNAME
 from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.budgets import Budget, budget_of
 from pvaffinity.conditions import Condition, Look, is_gone, is_running
@@ -73,11 +74,10 @@ def _run_pods(api: Api, namespace: str, nodes: Sequence[Node], left: Callable[[]
         for number, node in enumerate(nodes):
             name = f"{namespace}-{number}"
             claim, pod = Ref("PersistentVolumeClaim", name, namespace), Ref("Pod", name, namespace)
-            here = where(HOSTNAME, "In", node.labels[HOSTNAME]).to_dict()
             objects = (
-                manifests.persistent_volume(name, here, mark=namespace, claim_ref=claim),
+                manifests.persistent_volume(name, None, mark=namespace, claim_ref=claim),
                 manifests.claim(claim, name),
-                manifests.pod(pod, [name]),
+                manifests.pod(pod, [name], {HOSTNAME: node.labels[HOSTNAME]}),
             )
             for obj, ref in zip(objects, (Ref("PersistentVolume", name), claim, pod), strict=True):
                 api.create(obj)

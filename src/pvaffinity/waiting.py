@@ -1,70 +1,55 @@
 """Waiting for a state of an object, or seeing to it that one never comes, by watching instead of sleeping.
 
-A wait lists, watches from the list's resourceVersion, lists again whenever a stream ends (in silence, stalled, or with
-410 Expired), and looks a last time when its budget is spent.
+Both say in the end what was seen meanwhile (:mod:`pvaffinity.looking`), and accuse nobody of what judges nobody.
 """
 
 from __future__ import annotations
 
-__all__ = ["NeverUnknown", "NeverViolated", "WaitError", "WaitTerminal", "WaitTimeout", "WaitUnknown", "never", "until"]
+__all__ = [
+    "Control",
+    "NeverUnknown",
+    "NeverViolated",
+    "WaitError",
+    "WaitTerminal",
+    "WaitTimeout",
+    "WaitUnknown",
+    "never",
+    "until",
+]
 
-import contextlib
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
+from pvaffinity import durations, looking
+from pvaffinity.api import Api
 from pvaffinity.budgets import Budget, budget_of
-from pvaffinity.conditions import Condition, Look
+from pvaffinity.conditions import Condition
 from pvaffinity.errors import ApiError
+from pvaffinity.looking import (
+    Looking,
+    NeverUnknown,
+    NeverViolated,
+    Renders,
+    WaitError,
+    WaitTerminal,
+    WaitTimeout,
+    WaitUnknown,
+)
 from pvaffinity.objects import Obj, Ref
 
-_SLICE = 5.0
-"""Seconds after which a stream is ended and the object looked at anew: the most that a stalled stream can cost."""
-
-_PAUSE = 0.1
-"""Seconds between two tries where a stream or a list failed at once."""
-
-_LAST = 30.0
-"""Seconds that the last look may take, when the wait is over: of a server that stands still then, nothing is known."""
+_ASKED = 1.0
+"""Seconds after which a stream is ended where there is a control: it is asked at every look."""
 
 
-class Renders(Protocol):
-    """What a message needs of a timeline."""
+class Control(Protocol):
+    """Tells a cluster that breaks a promise from one that does nothing at all (:mod:`pvaffinity.controls`)."""
 
-    def render(self, limit: int = ...) -> str:
-        """The newest entries as text."""
+    def obstacle(self) -> str:
+        """What makes it pointless to wait any longer and judges nobody, such as a policy's refusal; "" for nothing."""
 
-
-class WaitError(AssertionError):
-    """A wait that did not end as it should; the message has four parts: what, last seen, timeline, evidence.
-
-    Attributes:
-        last: the object as last seen.
-    """
-
-    last: Obj | None = None
-
-
-class WaitTimeout(WaitError):  # noqa: N818 - the name is the message
-    """The state was not reached within the budget."""
-
-
-class WaitUnknown(WaitError):  # noqa: N818 - the name is the message
-    """The state was not seen, and in the end nothing was: no news of the object, and none of what is expected of it."""
-
-
-class WaitTerminal(WaitError):  # noqa: N818 - the name is the message
-    """The state cannot be reached any more."""
-
-
-class NeverViolated(WaitError):  # noqa: N818 - the name is the message
-    """The state that must never be was seen."""
-
-
-class NeverUnknown(WaitError):  # noqa: N818 - the name is the message
-    """Part of the object's history was not seen, so nobody can say whether the state was never there."""
+    def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
+        """Why nothing can be expected of the cluster at the moment; "" where a control did what was awaited."""
 
 
 def until(
@@ -75,6 +60,7 @@ def until(
     *,
     timeline: Renders | None = None,
     evidence: str | Callable[[], str] | None = None,
+    control: Control | None = None,
 ) -> Obj:
     """Wait until the condition is met; answers the object (or the event) that met it, or the last one seen.
 
@@ -85,22 +71,34 @@ def until(
         budget: a name of :data:`~pvaffinity.budgets.BUDGETS`, a budget, or seconds; by default the condition's own.
         timeline: its newest entries are put into the message; by default, what this wait saw.
         evidence: where the evidence lies, for the message.
+        control: asked between looks whether anything stands in the way, and when the budget is over whether the
+            cluster does anything at all. Without one, a time-out is taken for a judgement.
 
     Raises:
         WaitTimeout: not met within the budget.
-        WaitUnknown: nor could it be looked at when the budget was over.
+        WaitUnknown: not met, which judges nobody: it could not be looked at when the budget was over, surroundings kept
+            the object from it, or the control did not do it either.
         WaitTerminal: it cannot be met any more, or the object was deleted or replaced (its UID changed).
         ApiError: the identity may not look.
     """
-    wait = _Wait(api, ref, condition, budget_of(condition.budget if budget is None else budget), timeline, evidence)
+    wait = Looking(api, ref, condition, budget_of(condition.budget if budget is None else budget), timeline, evidence)
+    if control is not None:
+        wait.slice = _ASKED
+    why = ""
     for obj, look in wait.looks(strict=False):
         if look.state == "met":
+            durations.note(wait.budget, time.monotonic() - wait.started)
             return obj or wait.last or {}
+        why = look.unjudged
         if look.state == "terminal":
-            raise wait.failure(WaitTerminal, f"can no longer become {condition.name}")
+            raise wait.failure(WaitUnknown if why else WaitTerminal, f"can no longer become {condition.name}", why)
+        if control is not None and (obstacle := control.obstacle()):
+            raise wait.failure(WaitUnknown, f"cannot become {condition.name}", obstacle)
     if wait.trouble:
         raise wait.failure(WaitUnknown, f"was not seen {condition.name} within {wait.budget}, nor looked at at its end")
-    raise wait.failure(WaitTimeout, f"was not {condition.name} within {wait.budget}")
+    if control is not None:
+        why = why or control.why_nothing(ref, wait.budget, wait.last)
+    raise wait.failure(WaitUnknown if why else WaitTimeout, f"was not {condition.name} within {wait.budget}", why)
 
 
 def never(
@@ -118,171 +116,27 @@ def never(
 
     Raises:
         NeverViolated: it was met.
-        NeverUnknown: part of the history was lost (410 Expired), or a stream that broke did not show it any more.
+        NeverUnknown: part of the history was lost (410 Expired), a stream that broke did not show it any more, or
+            surroundings are to blame.
         WaitTerminal: the object was deleted or replaced meanwhile.
         ApiError: the identity may not look.
     """
-    wait = _Wait(api, ref, condition, budget_of(during), timeline, evidence)
+    wait = Looking(api, ref, condition, budget_of(during), timeline, evidence)
     try:
         for _, look in wait.looks(strict=True):
+            kind: type[WaitError] = NeverUnknown if look.unjudged else NeverViolated
             if look.state == "met":
-                raise wait.failure(NeverViolated, f"was {condition.name}, which it must not be")
+                raise wait.failure(kind, f"was {condition.name}, which it must not be", look.unjudged)
             if look.state == "terminal" and wait.lost:
-                raise wait.failure(WaitTerminal, f"vanished while it was to be seen never to be {condition.name}")
+                kind = NeverUnknown if look.unjudged else WaitTerminal
+                what = f"vanished while it was to be seen never to be {condition.name}"
+                raise wait.failure(kind, what, look.unjudged)
             if look.state == "terminal":
                 break
     except ApiError as error:
-        if not _expired(error):
+        if not looking.is_expired(error):
             raise
         raise wait.failure(NeverUnknown, f"may have been {condition.name}: part of its history was lost") from error
     if wait.trouble:
         raise wait.failure(NeverUnknown, f"may have been {condition.name}: it could not be looked at to the end")
     return wait.last
-
-
-class _Wait:
-    def __init__(
-        self,
-        api: Api,
-        ref: Ref,
-        condition: Condition,
-        budget: Budget,
-        timeline: Renders | None,
-        evidence: str | Callable[[], str] | None,
-    ) -> None:
-        self.api, self.ref, self.condition, self.budget = api, ref, condition, budget
-        self.timeline, self.evidence = timeline, evidence
-        self.started = time.monotonic()
-        self.deadline = self.started + budget.seconds
-        self.count = 0
-        self.newest = self.started
-        self.last: Obj | None = None
-        self.lost = ""
-        self.trouble = ""
-        self.history: list[tuple[float, str]] = []
-        self._uid = ""
-
-    def looks(self, *, strict: bool) -> Iterator[tuple[Obj | None, Look]]:
-        """Every state of the object until the deadline, judged."""
-        for obj in self._states(strict=strict):
-            look = self._judge(obj)
-            self.count += 1
-            self.newest = time.monotonic()
-            if obj is not None:
-                self.last = obj
-            if not self.history or self.history[-1][1] != look.seen:
-                self.history.append((self.newest - self.started, look.seen))
-            yield obj, look
-
-    def _judge(self, obj: Obj | None) -> Look:
-        if self.condition.events or self.condition.follows:
-            return self.condition(obj)
-        uid = "" if obj is None else obj["metadata"]["uid"]
-        if not self._uid:
-            self._uid = uid
-        if uid == self._uid:
-            return self.condition(obj)
-        gone = self.condition(None)
-        self.lost = f"replaced: UID {uid} instead of {self._uid}" if uid else f"deleted: UID {self._uid} is gone"
-        return gone if gone.state == "met" else Look("terminal", self.lost)
-
-    def _states(self, *, strict: bool) -> Iterator[Obj | None]:
-        """The object (None: there is none) or the events about it, until the deadline.
-
-        Where ``strict``, time runs from the first look, streams are resumed where they ended, so that no state between
-        is missed, and 410 is raised. What a broken stream kept back until the last look leaves its trouble standing.
-        """
-        version = broken = ""
-        while True:
-            begun = time.monotonic()
-            left = self.deadline - begun
-            try:
-                if not version or not strict or left <= 0:
-                    found, snapshot = self.api.snapshot(*self._where(), fields=self._fields(), timeout=_bounded(left))
-                    if strict and not version:
-                        left = self.budget.seconds
-                        self.deadline = time.monotonic() + left
-                    states: list[Obj | None] = [*found]
-                    yield from states or [None]
-                    self.trouble = broken if strict and version and _newer(found, version) else ""
-                    version = snapshot
-                if left <= 0:
-                    return
-                for kind, obj in self._watch(version, left):
-                    version, self.trouble = obj["metadata"]["resourceVersion"], ""
-                    yield None if kind == "DELETED" and not self.condition.events else obj
-                self.trouble = ""
-            except ApiError as error:
-                if not _expired(error) and error.code != 429 and error.code < 500:
-                    raise
-                if _expired(error) and strict:
-                    raise
-                self.trouble = str(error)
-            except TRANSPORT_ERRORS as error:
-                self.trouble = f"{type(error).__name__}: {error}"
-            if left > 0:
-                broken = self.trouble
-            if -left >= _LAST:
-                return
-            if time.monotonic() - begun < _PAUSE:
-                time.sleep(_PAUSE if left <= 0 else max(0.0, min(_PAUSE, self.deadline - time.monotonic())))
-
-    def _watch(self, version: str, left: float) -> Iterator[tuple[str, Obj]]:
-        seconds = min(left, _SLICE)
-        stop = WatchStop()
-        timer = threading.Timer(seconds, stop.close)
-        timer.daemon = True
-        timer.start()
-        stream = self.api.watch(
-            *self._where(), resource_version=version, fields=self._fields(), seconds=int(seconds) + 1, stop=stop
-        )
-        with contextlib.closing(stream):  # type: ignore[type-var]
-            try:
-                yield from stream
-            finally:
-                timer.cancel()
-
-    def _where(self) -> tuple[str, str | None]:
-        return (
-            ("Event", self.ref.namespace or "default") if self.condition.events else (self.ref.kind, self.ref.namespace)
-        )
-
-    def _fields(self) -> str:
-        if self.condition.events:
-            return f"involvedObject.kind={self.ref.kind},involvedObject.name={self.ref.name}"
-        return f"metadata.name={self.ref.name}"
-
-    def failure(self, kind: type[WaitError], what: str) -> WaitError:
-        """The error with its message of four parts."""
-        now = time.monotonic()
-        looks = f"{self.count} look{'' if self.count == 1 else 's'}"
-        seen = self.history[-1][1] if self.history else "nothing"
-        steps = [f"+{at:.1f} s {text}" for at, text in self.history[-8:]] + ["no change since"]
-        timeline = self.timeline.render(12) if self.timeline is not None else " · ".join(steps)
-        evidence = self.evidence() if callable(self.evidence) else self.evidence
-        lines = [
-            f"{self.ref} {what}",
-            f"  last seen   {looks}, newest {now - self.newest:.1f} s ago: {seen}",
-            *([f"  trouble     {self.trouble}"] if self.trouble else []),
-            f"  timeline    {_indented(timeline)}",
-            f"  evidence    {_indented(evidence or 'none kept')}",
-        ]
-        error = kind("\n".join(lines))
-        error.last = self.last
-        return error
-
-
-def _expired(error: ApiError) -> bool:
-    return error.code == 410 or error.reason in ("Expired", "Gone")
-
-
-def _newer(found: Sequence[Obj], version: str) -> bool:
-    return any(int(obj["metadata"]["resourceVersion"]) > int(version) for obj in found)
-
-
-def _bounded(left: float) -> float:
-    return max(1.0, min(left, 10.0)) if left > 0 else 10.0
-
-
-def _indented(text: str) -> str:
-    return text.rstrip().replace("\n", "\n" + " " * 14)

@@ -167,5 +167,8 @@ class Provider(Protocol):
                 without flags then makes it what it was.
         """
 
+    def ailing(self, cluster: Cluster) -> str:
+        """Which of its components are known to be dead, in one line; "" where none is, or nothing is known."""
+
     def export_logs(self, cluster: Cluster, destination: Path) -> None:
         """Copy component logs into a directory (Power.COMPONENT_LOGS)."""

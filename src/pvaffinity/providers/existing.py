@@ -166,6 +166,10 @@ class ExistingProvider:
     def disown(self, cluster: Cluster) -> None:
         """There is nothing to keep: the cluster outlives every session."""
 
+    def ailing(self, cluster: Cluster) -> str:
+        """See :meth:`pvaffinity.providers.base.Provider.ailing`; nothing is known here."""
+        return ""
+
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """Not ours to stop.
 

@@ -79,7 +79,12 @@ def measure(target: Target) -> Measured:
         try:
             release, note = release_of(api.text("/version", timeout=10))
             _check_rights(api, target, context)
-            gate = gate_state(api)
+            if (gate := gate_state(api)) == "unknown":
+                raise UserError(
+                    "whether the gate is on cannot be told: a changed node affinity is neither applied nor refused",
+                    "look for an admission webhook that changes PersistentVolumes: "
+                    "kubectl get mutatingwebhookconfigurations",
+                )
         except TRANSPORT_ERRORS as error:
             raise UserError(f"{api.server} (context {context!r}) does not answer: {error}", f"try: {look}") from error
         except ApiError as error:

@@ -148,6 +148,10 @@ class KindProvider:
         """See :meth:`pvaffinity.providers.base.Provider.disown`."""
         write_whole(cluster.directory / "owner.json", json.dumps({"kept": True}))
 
+    def ailing(self, cluster: Cluster) -> str:
+        """See :meth:`pvaffinity.providers.base.Provider.ailing`; nothing is known here."""
+        return ""
+
     def stop_kubelet(self, cluster: Cluster, node: str) -> None:
         """See :meth:`pvaffinity.providers.base.Provider.stop_kubelet`."""
         kind_nodes.kubelet(cluster, node, "stop")

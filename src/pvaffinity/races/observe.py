@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
 from pvaffinity.budgets import BUDGETS
 from pvaffinity.errors import ApiError
+from pvaffinity.judging import NotJudgedError
 from pvaffinity.objects import Obj
 from pvaffinity.verdicts import Binding, Fate, Warned
 from pvaffinity.wire import tells_nothing
@@ -37,7 +38,7 @@ class SweepError(Exception):
     """A sweep could not be carried out, so that there is nothing to judge."""
 
 
-class TooSlowError(SweepError):
+class TooSlowError(SweepError, NotJudgedError):
     """The cluster did not keep up: no finding, and no more rounds to be had."""
 
 
