@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pvaffinity.local.bincache import Item, disk_full, writing
@@ -73,10 +74,33 @@ class GoBuild:
             target = directory / item.name
             package = path if item.product in _ONE_PROGRAM else f"{path}/cmd/{item.name}"
             version = go("env", "GOVERSION").strip()  # of the toolchain that go.mod asks for, not of the one installed
-            go("build", "-v", "-trimpath", "-ldflags", link_flags(item), "-o", str(target), package)
+            more = self._prepare(go)
+            go("build", "-v", "-trimpath", *more, "-ldflags", link_flags(item), "-o", str(target), package)
         except GoError as error:
             raise SourceError(f"the Go build failed: {error}", detail=f"whole log: {go.log}") from error
         return target, f"build of {package} with {version}"
+
+    def unpack(self, modules: Iterable[str], directory: Path, reporter: Reporter) -> dict[str, Path]:
+        """Where the sources of modules are in Go's module cache, by ``path@version``; fetched unless they are there.
+
+        Args:
+            modules: each as ``path@version``.
+            directory: one that may be filled.
+            reporter: told what is going on.
+
+        Raises:
+            SourceError: there is no Go, or a module cannot be had.
+        """
+        go = Go(_find_go(), directory, directory / "go.log", reporter)
+        go.prepare()
+        try:
+            return {module: Path(_downloaded(go, module)["Dir"]) for module in modules}
+        except GoError as error:
+            raise SourceError(f"{error}", "set GOPROXY to a module proxy that has it") from error
+
+    def _prepare(self, go: Go) -> Sequence[str]:
+        """More options of the build; whoever overrides it may change the throw-away module as well."""
+        return ()
 
     def _check(self, go: Go, item: Item) -> None:
         """Refuse before minutes of work: a Go that is too old, disks without room."""
@@ -97,15 +121,7 @@ class GoBuild:
                 raise disk_full(existing, need)
 
     def _module(self, go: Go, item: Item) -> tuple[str, bytes]:
-        try:
-            output = go("mod", "download", "-json", f"{_MODULES[item.product]}@v{item.version}", GOFLAGS="")
-        except GoError as error:
-            if not error.output.startswith("{"):
-                raise
-            output = error.output
-        data = json.loads(output)
-        if "Error" in data:
-            raise go.error(data["Error"])
+        data = _downloaded(go, f"{_MODULES[item.product]}@v{item.version}")
         theirs, sums = Path(data["GoMod"]).read_text(encoding="utf-8"), Path(data["Dir"], "go.sum")
         text = (
             kubernetes_go_mod(theirs, item.version)
@@ -113,6 +129,24 @@ class GoBuild:
             else plain_go_mod(_MODULES[item.product], theirs, item.version)
         )
         return text, sums.read_bytes() if sums.exists() else b""
+
+
+def _downloaded(go: Go, module: str) -> Mapping[str, str]:
+    """What ``go mod download`` says of a module, such as its unpacked ``Dir``; ``module`` is ``path@version``.
+
+    Raises:
+        GoError: it cannot be had.
+    """
+    try:
+        output = go("mod", "download", "-json", module, GOFLAGS="")
+    except GoError as error:
+        if not error.output.startswith("{"):
+            raise
+        output = error.output
+    data: Mapping[str, str] = json.loads(output)
+    if "Error" in data:
+        raise go.error(data["Error"])
+    return data
 
 
 def _find_go() -> str:
