@@ -22,7 +22,10 @@ build*)
     mv $F/born $F/child
     wait
   fi
-  while [ "$1" != -o ]; do shift; done
+  while [ "$1" != -o ]; do
+    if [ "$1" = -overlay ]; then cp go.mod $F/altered.mod; cp -r "$(dirname "$2")" $F/altered; fi
+    shift
+  done
   o=$2; shift; shift
   v=$(sed -n 's/^require [^ ]* v//p' go.mod)
   for p; do

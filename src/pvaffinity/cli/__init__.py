@@ -23,6 +23,7 @@ _COMMANDS = {
     "clean": "Remove what ended sessions left behind.",
     "compare": "Say where the same check ended differently on two providers.",
     "doctor": "Say what this machine can run and how to fix what is missing.",
+    "mutants": "Break Kubernetes on purpose, and see that the suite notices.",
     "node-image": "Build node images for kind where nothing can be pulled.",
     "report": "Merge conformance results and write the HTML report.",
     "up": "Start a cluster to play with; Ctrl-C removes it.",

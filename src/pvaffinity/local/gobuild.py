@@ -12,11 +12,11 @@ __all__ = ["BUILD_DISK", "FLAGS", "GoBuild", "etcd_go_mod", "kubernetes_go_mod",
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pvaffinity.local import toolchain
-from pvaffinity.local.bincache import Item, disk_full, writing
+from pvaffinity.local.bincache import Cache, Item, disk_full, writing
 from pvaffinity.local.goprocess import Go, GoError
 from pvaffinity.local.reporter import Reporter
 from pvaffinity.local.sources import SourceError
@@ -68,8 +68,7 @@ class GoBuild:
     def _build(self, item: Item, directory: Path, reporter: Reporter) -> None:
         if "-" in item.version and not self._prereleases:
             raise SourceError("pre-releases are not built: their modules are not all published", news=False)
-        binary = toolchain.find(self._root) or toolchain.fetch(self._root, reporter)
-        go = Go(binary, directory, self._root / "logs" / f"{item.key}.log", reporter)
+        go = Go(self._go(reporter), directory, self._root / "logs" / f"{item.key}.log", reporter)
         go.prepare()
         path, together = _MODULES[item.product], self._together(item)
         besides = f" together with {len(together) - 1} more" if together[1:] else ""
@@ -84,11 +83,12 @@ class GoBuild:
                 (go.module / "go.sum").write_bytes(self._modules[key][1])
             packages = {each: path if each.product in _ONE_PROGRAM else f"{path}/cmd/{each.name}" for each in together}
             version = go("env", "GOVERSION").strip()  # of the toolchain that go.mod asks for, not of the one installed
+            more = self._prepare(go)
             count = len(go("list", "-deps", *packages.values()).split())
             target = directory / "made"
             target.mkdir()
             output = target / item.name if item.product in _ONE_PROGRAM else target
-            go("build", "-v", *FLAGS, "-ldflags", link_flags(item), "-o", f"{output}",
+            go("build", "-v", *FLAGS, *more, "-ldflags", link_flags(item), "-o", f"{output}",
                *packages.values(), packages=count)  # fmt: skip
         except GoError as error:
             raise SourceError(f"the Go build failed: {error}", detail=f"whole log: {go.log}") from error
@@ -99,6 +99,34 @@ class GoBuild:
         after = list(self._wanted)[list(self._wanted).index(item) + 1 :] if item in self._wanted else []
         same = (item.product, item.version)
         return [item, *(each for each in after if (each.product, each.version) == same)]
+
+    def unpack(self, modules: Iterable[str], directory: Path, reporter: Reporter) -> dict[str, Path]:
+        """Where the sources of modules are in Go's module cache, by ``path@version``; fetched unless they are there.
+
+        Args:
+            modules: each as ``path@version``.
+            directory: one that may be filled.
+            reporter: told what is going on.
+
+        Raises:
+            SourceError: there is no Go, or a module cannot be had.
+        """
+        go = Go(self._go(reporter), directory, directory / "go.log", reporter)
+        go.prepare()
+        try:
+            return {module: Path(_downloaded(go, module)["Dir"]) for module in modules}
+        except GoError as error:
+            raise SourceError(f"{error}", "set GOPROXY to a module proxy that has it") from error
+
+    @staticmethod
+    def _go(reporter: Reporter) -> str:
+        """A go command; one that was fetched is in the user's cache, whatever is built."""
+        root = Cache().root
+        return toolchain.find(root) or toolchain.fetch(root, reporter)
+
+    def _prepare(self, go: Go) -> Sequence[str]:
+        """More options of the build; whoever overrides it may change the throw-away module as well."""
+        return ()
 
     def _check(self, go: Go, item: Item) -> None:
         """Refuse before minutes of work: a Go that is too old, disks without room."""
@@ -119,15 +147,7 @@ class GoBuild:
                 raise disk_full(existing, need)
 
     def _module(self, go: Go, item: Item) -> tuple[str, bytes]:
-        try:
-            output = go("mod", "download", "-json", f"{_MODULES[item.product]}@v{item.version}", GOFLAGS="")
-        except GoError as error:
-            if not error.output.startswith("{"):
-                raise
-            output = error.output
-        data = json.loads(output)
-        if "Error" in data:
-            raise go.error(data["Error"])
+        data = _downloaded(go, f"{_MODULES[item.product]}@v{item.version}")
         theirs, sums = Path(data["GoMod"]).read_text(encoding="utf-8"), Path(data["Dir"], "go.sum")
         text = (
             kubernetes_go_mod(theirs, item.version)
@@ -135,6 +155,24 @@ class GoBuild:
             else plain_go_mod(_MODULES[item.product], theirs, item.version)
         )
         return text, sums.read_bytes() if sums.exists() else b""
+
+
+def _downloaded(go: Go, module: str) -> Mapping[str, str]:
+    """What ``go mod download`` says of a module, such as its unpacked ``Dir``; ``module`` is ``path@version``.
+
+    Raises:
+        GoError: it cannot be had.
+    """
+    try:
+        output = go("mod", "download", "-json", module, GOFLAGS="")
+    except GoError as error:
+        if not error.output.startswith("{"):
+            raise
+        output = error.output
+    data: Mapping[str, str] = json.loads(output)
+    if "Error" in data:
+        raise go.error(data["Error"])
+    return data
 
 
 def link_flags(item: Item) -> str:
