@@ -1,8 +1,8 @@
 """How long each kind of wait may take, and why: a table, so that no test carries a number of its own.
 
 Each p99 is of 520 waits in one run of the suite without *Immutability* by two workers on two cores, local provider,
-Kubernetes 1.37.2, with other work on the machine; of *recover-quick* and *mount-event*, 3 and 5 waits, it is the longest;
-a *control* is as quick as the slowest thing it does, a start.
+Kubernetes 1.37.2, with other work on the machine; of *recover-quick* and *mount-event*, 3 and 5 waits, it is the
+longest; a *control* is as quick as the slowest thing it does, a start.
 """
 
 from __future__ import annotations
