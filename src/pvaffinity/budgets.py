@@ -1,4 +1,9 @@
-"""How long each kind of wait may take, and why: a table, so that no test carries a number of its own."""
+"""How long each kind of wait may take, and why: a table, so that no test carries a number of its own.
+
+Each p99 is of 520 waits in one run of the suite without *Immutability* by two workers on two cores, local provider,
+Kubernetes 1.37.2, with other work on the machine; of *recover-quick* and *mount-event*, 3 and 5 waits, it is the
+longest; a *control* is as quick as the slowest thing it does, a start.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +45,21 @@ class Budget:
 _RACE = "a sweep that is too slow is cut short, which judges nobody"
 
 _TABLE = (
-    Budget("api", 30, "patience", "a write shows in the next reads and watches", "etcd and watch cache: milliseconds"),
     Budget(
-        "bind", 60, "patience", "the PV controller moves a volume or claim to its phase", "15 s resync at its default"
+        "api",
+        30,
+        "patience",
+        "a write shows in the next reads and watches",
+        "etcd and watch cache: milliseconds",
+        unmeasured="no wait of a check has it; a role is in force within milliseconds",
+    ),
+    Budget(
+        "bind",
+        60,
+        "patience",
+        "the PV controller moves a volume or claim to its phase",
+        "15 s resync at its default",
+        p99=0.1,
     ),
     Budget(
         "schedule",
@@ -52,18 +69,34 @@ _TABLE = (
         "retry on the event, back-off of 10 s at most, the rest where the machine stands still; far "
         "below the 5 min after which it retries without cause "
         "(kubernetes pkg/scheduler/backend/queue, DefaultPodMaxInUnschedulablePodsDuration)",
+        p99=0.1,
     ),
-    Budget("start", 120, "patience", "a pod is scheduled and its containers run", "image present; mounts are retried"),
     Budget(
-        "mount-event", 60, "patience", "the kubelet reports a refused mount", "first try at once, retries from 0.5 s"
+        "start",
+        120,
+        "patience",
+        "a pod is scheduled and its containers run",
+        "image present; mounts are retried",
+        p99=1.9,
     ),
-    Budget("deletion", 60, "patience", "an object is deleted, finalizers and all", "grace period of 30 s at most"),
+    Budget(
+        "mount-event",
+        60,
+        "patience",
+        "the kubelet reports a refused mount",
+        "first try at once, retries from 0.5 s",
+        p99=0.3,
+    ),
+    Budget(
+        "deletion", 60, "patience", "an object is deleted, finalizers and all", "grace period of 30 s at most", p99=1.5
+    ),
     Budget(
         "recover-quick",
         60,
         "patience",
         "a stuck pod runs after its node's labels were put right, it was made anew or its kubelet restarted",
         "seconds where mounting had just failed; the mount back-off doubles from 0.5 s",
+        p99=2.0,
     ),
     Budget(
         "recover-slow",
@@ -90,7 +123,7 @@ _TABLE = (
         "a cluster schedules and runs pods again after one of its components was started anew",
         "watches are tried again after 30 s at most (client-go reflector), leases of leaders end after 15 s, and a "
         "component that lost its lease is started again after 10 s to 40 s",
-        unmeasured="for all waits of the proof together; running out judges nobody",
+        p99=14.7,
     ),
     Budget(
         "heartbeat",
@@ -105,7 +138,8 @@ _TABLE = (
         20,
         "patience",
         "a control gets one step further, when a wait has run out (see controls)",
-        "measured: p99 below 2 s; a binder that met a conflict tries again after 15 s",
+        "a binder that met a conflict tries again after 15 s",
+        p99=1.9,
     ),
     Budget(
         "race-bind", 60, "patience", "one more claim of a race is bound", "15 s resync at its default", unmeasured=_RACE
