@@ -1,8 +1,9 @@
 """Controls: the same path as a test's, made now and without the promise under test.
 
 A wait that ran out accuses Kubernetes only if the cluster does anything at all. So before that a control is made: a pod
-without volumes, placed like the awaited one, must be scheduled, or run; a volume without affinity must be bound; and so
-on. Where it is not, in about ten times what is usual, the component awaited is down or starved, and nothing is judged.
+that is placed like the awaited one, and has a volume without affinity if that one has a volume, must be scheduled, or
+run; a claim of such a volume must be bound; and so on. Where it is not, in about ten times what is usual, the component
+awaited is down or starved, and nothing is judged.
 
 A control is also what proves a reason without reading it: a pod like the refused one, whose volume has no affinity, is
 placed, or runs on the node in question. Then nothing but the affinity can keep the other one out.
@@ -93,7 +94,8 @@ class Controls:
                     self._make(made, manifests.stateful_set(name, []))
                     self._await(name, is_ready_statefulset(1))
                 if ref.kind == "Pod" and budget.name in _STEPS:
-                    self._pod(made, self._placed_like(last), _STEPS[budget.name])
+                    claims = self._seen_volume(made) if _has_claims(last) else []
+                    self._pod(made, self._placed_like(last), _STEPS[budget.name], claims)
                 elif budget.name in ("bind", "deletion") and ref.kind.startswith("PersistentVolume"):
                     self._bound_claim(made, gone=budget.name == "deletion")
         except WaitError as error:
@@ -165,6 +167,13 @@ class Controls:
             got = self._await(ref, condition)
         return got
 
+    def _seen_volume(self, made: contextlib.ExitStack) -> list[str]:
+        """The claim of a volume made now: its pod is placed only by a scheduler that hears of volumes at all."""
+        volume, claim = manifests.bound_pair(Ref("PersistentVolumeClaim", self._name(), self._namespace))
+        self._make(made, volume)
+        self._make(made, claim)
+        return [claim["metadata"]["name"]]
+
     def _bound_claim(self, made: contextlib.ExitStack, *, gone: bool = False) -> Ref:
         """Make a volume without affinity and its claim; where ``gone``, delete them again and wait for that."""
         name = self._name()
@@ -195,6 +204,11 @@ class Controls:
 
     def _name(self) -> str:
         return f"{self._namespace}-control-{secrets.token_hex(3)}"
+
+
+def _has_claims(pod: Obj | None) -> bool:
+    volumes = ((pod or {}).get("spec") or {}).get("volumes") or ()
+    return any("persistentVolumeClaim" in volume for volume in volumes)
 
 
 def _is_replica(pod: Obj | None) -> bool:
