@@ -44,7 +44,7 @@ def test_another_outcome_is_told(tmp_path, capsys, outcome):
     """A check that ended otherwise elsewhere is named with both outcomes and the reason; exit code 1."""
     other = [("a", outcome, "because\nof this"), GOOD[1]]
     assert run(*saved(tmp_path, cluster("local", *GOOD), cluster("kind", *other))) == 1
-    assert capsys.readouterr().out == f"1.37 gate-on  a\n  kind: {outcome}: because\n  local: passed\n"
+    assert capsys.readouterr().out == f"1.37 gate-on  a\n  kind: {Outcome(outcome)}: because\n  local: passed\n"
 
 
 @pytest.mark.parametrize("outcome", ["not supported", "skipped"])

@@ -94,7 +94,15 @@ def test_result_survives_json(tmp_path):
         "name": "gate",
         "verdict": "holds",
         "tests": [
-            {"id": f"gate-{i}", "outcome": "passed", "seconds": 1.0, "reason": "", "title": "", "core": True}
+            {
+                "id": f"gate-{i}",
+                "outcome": "passed",
+                "seconds": 1.0,
+                "reason": "",
+                "title": "",
+                "core": True,
+                "first_try": "",
+            }
             for i in range(2)
         ],
     }

@@ -14,24 +14,13 @@ from pvaffinity.report import Outcome
 PROPERTIES = {"cluster": "1.37-gate-on", "behaviour": "relaxing", "title": "A guarantee.", "core": True}
 
 ROOT = Path(__file__).resolve().parents[1]
-PLUGIN = """
-import pytest
-from fixtures.reporting import RESULTS, pytest_sessionfinish
-from fixtures.results import Results
-
-def pytest_configure(config):
-    if not hasattr(config, "workerinput"):
-        config.stash[RESULTS] = results = Results()
-        config.pluginmanager.register(results)
-
-def pytest_itemcollected(item):
-    item.user_properties += [("cluster", "c"), ("behaviour", "gate"), ("title", ""), ("core", True)]
-"""
 
 
 def results(*phases, outcome="passed", crashed=False, why="not run: the session ended early", **properties):
     found = Results()
     mine = PROPERTIES | properties
+    if phases:
+        found.pytest_runtest_logstart("t")
     for phase in phases:
         ended = outcome if phase == phases[-1] else "passed"
         longrepr = None if ended == "passed" else "AssertionError: no"
@@ -51,10 +40,10 @@ def test_a_test_that_came_to_its_end_has_passed():
 
 
 @pytest.mark.parametrize("phases", [("setup",), ("setup", "call")], ids=len)
-def test_a_test_that_was_cut_off_is_an_error(phases):
+def test_a_test_that_was_cut_off_is_not_judged(phases):
     """Ctrl-C in the middle of a test leaves a set-up that passed and nothing else: that is no pass."""
     found = results(*phases)
-    assert (found.outcome, found.reason) == (Outcome.ERROR, "cut off: the session ended in the middle of it")
+    assert (found.outcome, found.reason) == (Outcome.NOT_JUDGED, "cut off: the session ended in the middle of it")
 
 
 def test_a_failure_stays_one_when_the_teardown_is_cut_off():
@@ -63,31 +52,16 @@ def test_a_failure_stays_one_when_the_teardown_is_cut_off():
 
 
 @pytest.mark.parametrize("phases", [(), ("setup",)], ids=len)
-def test_a_worker_that_crashes_leaves_an_error(phases):
-    """Xdist reports a crash without the test's properties: the test counts as an error, with xdist's words."""
+def test_a_worker_that_crashes_leaves_a_check_not_judged(phases):
+    """Xdist reports a crash without the test's properties: the test was not judged, with xdist's words."""
     found = results(*phases, crashed=True)
-    assert (found.outcome, found.reason) == (Outcome.ERROR, "worker 'gw0' crashed")
+    assert (found.outcome, found.reason) == (Outcome.NOT_JUDGED, "worker 'gw0' crashed")
 
 
-def test_only_who_leaves_a_slow_test_out_on_purpose_may_do_without_it():
-    """Deselected, a slow test does not make a verdict partial; never come to, it does."""
-    assert not results(core=False, why=DESELECTED).core
-    assert results(core=False).core
-
-
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["plain", "xdist"])
-def test_a_session_that_judged_nothing_is_no_success(tmp_path, workers):
-    """Where every check was skipped, pytest ends with 5, as it does where it finds no tests."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "plugin.py").write_text(PLUGIN)
-    (tmp_path / "test_it.py").write_text("import pytest\ndef test_a(): pytest.skip('x')\ndef test_b(): pass\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "plugin", *workers, "test_it.py"]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
-    codes = [
-        subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
-        for more in (["-k", "test_a"], [])
-    ]
-    assert codes == [5, 0]
+def test_only_who_leaves_a_test_out_on_purpose_may_do_without_it():
+    """Deselected, it was left out; never come to, it was not judged."""
+    assert results(why=DESELECTED).outcome is Outcome.SKIPPED
+    assert results().outcome is Outcome.NOT_JUDGED
 
 
 LOST = """
