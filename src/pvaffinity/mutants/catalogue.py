@@ -41,6 +41,7 @@ class Mutant:
         also: why checks of another behaviour turn red as well, or are ``not judged``, by behaviour.
         survives: why the suite cannot see it; empty where it must.
         checks: ``all``, or a ``-k`` expression of pytest; empty for the sample that suits most.
+        without: a ``-k`` expression of checks to leave out: they would wait for a minute each to say the same again.
         component: the binary that is altered.
     """
 
@@ -54,6 +55,7 @@ class Mutant:
     also: Mapping[str, str] = field(default_factory=dict, hash=False)
     survives: str = ""
     checks: str = ""
+    without: str = ""
     component: str = ""
 
     @property

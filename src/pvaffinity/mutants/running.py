@@ -31,11 +31,12 @@ _SAMPLES = {
 
 def selection(mutant: Mutant) -> tuple[str, str]:
     """Which checks run: pytest's ``-k`` expression, and in words."""
-    if mutant.checks == ALL:
-        return _NEVER, "all"
-    if mutant.checks:
-        return mutant.checks, f"-k '{mutant.checks}'"
-    return f"{_NEVER} and ({_SAMPLES.get(mutant.component, _SAMPLES[''])})", SAMPLE
+    sample = f"{_NEVER} and ({_SAMPLES.get(mutant.component, _SAMPLES[''])})"
+    known = {ALL: (_NEVER, ALL), "": (sample, SAMPLE)}
+    expression, words = known.get(mutant.checks, (mutant.checks, f"-k '{mutant.checks}'"))
+    if mutant.without:
+        return f"({expression}) and not ({mutant.without})", f"{words} without {mutant.without}"
+    return expression, words
 
 
 @dataclass(frozen=True)
