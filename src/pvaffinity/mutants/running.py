@@ -22,6 +22,7 @@ from pvaffinity.shape import ShapeError, from_json, shaped
 
 _PATIENCE = 180.0  # seconds that an interrupted suite may take to delete its clusters
 _NEVER = "not no_pod_escapes"  # the sweep of 260 rounds: a minute a cluster, and its forced twin is run
+_RESTARTS = {"rollback": "test_rollback", "restart": "test_scheduler_restart"}  # a minute: components start anew
 _SAMPLES = {
     "kube-apiserver": "not test_immutability or zone-to-region or clear or set-where-unset or beta-to-ga-zone or "
     "ga-to-beta or invalid_shape or status or stale",
@@ -32,6 +33,9 @@ _SAMPLES = {
 def selection(mutant: Mutant) -> tuple[str, str]:
     """Which checks run: pytest's ``-k`` expression, and in words."""
     sample = f"{_NEVER} and ({_SAMPLES.get(mutant.component, _SAMPLES[''])})"
+    for behaviour, name in _RESTARTS.items():
+        if not mutant.harmless and behaviour not in mutant.breaks:
+            sample += f" and not {name}"
     known = {ALL: (_NEVER, ALL), "": (sample, SAMPLE)}
     expression, words = known.get(mutant.checks, (mutant.checks, f"-k '{mutant.checks}'"))
     if mutant.without:

@@ -28,7 +28,9 @@ altered.
   run and said nothing. A stray or unjudged check without a reason in the data makes the mutant a **misfire**.
 - *checks*: how many said something. All run but the slow one, the race sweep, and most of the many alike: of the
   immutability matrix a sample of changes, and where the altered component is not the API server, one change, and a
-  sample of RBAC. Where *all* is added, all of these run; where *-k* is, what it chooses.
+  sample of RBAC. Checks that start components anew run for harmless changes, and where it is their promise that is
+  broken. Where *all* is added, everything but the first two runs; where *-k* is, what it chooses; *without* names what
+  was left out because it would wait a minute to say the same.
 
 {headline}
 """
