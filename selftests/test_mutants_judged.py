@@ -106,7 +106,7 @@ def test_the_table_names_every_mutant_and_what_is_wrong(tmp_path: Path) -> None:
     ]
     page = table.write(rows, tmp_path, "1.37.2", "./run mutants").read_text()
     assert "0 of 3 breaks killed; 1 of 1 harmless changes green; 1 not seen, as known; 1 misfire; 1 not judged." in page
-    assert "| break | kubelet: breaks it | race | **misfire** | test_0 | 1 | 1 | 0 | 2 |" in page
+    assert "| break | kubelet: breaks it | race | **misfire** | `test_0` | 1 | 1 | 0 | 2 |" in page
     assert "- `blind`: breaks it. For want of eyes." in page
     assert "- `blind`, gate: It leans on it." in page
     assert "- `break`, misfire: test_0[1.37-gate-on] (why 0)" in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ALL", "COMPONENTS", "Mutant", "chosen", "load", "sample"]
+__all__ = ["ALL", "COMPONENTS", "SAMPLE", "UNJUDGED", "Mutant", "chosen", "load", "sample"]
 
 import hashlib
 import itertools
@@ -19,6 +19,8 @@ COMPONENTS = ("kube-apiserver", "kube-scheduler", "kubelet", "kube-controller-ma
 """What can be altered: each has one file."""
 ALL = "all"
 """The value of ``checks`` that leaves out nothing but what takes minutes."""
+SAMPLE = "sample"
+"""What is said of the checks that run where ``checks`` is empty."""
 UNJUDGED = "not judged"
 """The key of ``also`` that explains checks which could not be judged."""
 _BEHAVIOURS = tuple(behaviour.id for behaviour in BEHAVIOURS)
@@ -39,6 +41,7 @@ class Mutant:
         also: why checks of another behaviour turn red as well, or are ``not judged``, by behaviour.
         survives: why the suite cannot see it; empty where it must.
         checks: ``all``, or a ``-k`` expression of pytest; empty for the sample that suits most.
+        without: a ``-k`` expression of checks to leave out: they would wait for a minute each to say the same again.
         component: the binary that is altered.
     """
 
@@ -52,6 +55,7 @@ class Mutant:
     also: Mapping[str, str] = field(default_factory=dict, hash=False)
     survives: str = ""
     checks: str = ""
+    without: str = ""
     component: str = ""
 
     @property

@@ -16,24 +16,31 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pvaffinity.local.reporter import Reporter
-from pvaffinity.mutants.catalogue import ALL, Mutant
+from pvaffinity.mutants.catalogue import ALL, SAMPLE, Mutant
 from pvaffinity.paths import write_whole
 from pvaffinity.shape import ShapeError, from_json, shaped
 
 _PATIENCE = 180.0  # seconds that an interrupted suite may take to delete its clusters
 _NEVER = "not no_pod_escapes"  # the sweep of 260 rounds: a minute a cluster, and its forced twin is run
-_SAMPLE = (
-    "zone-to-region or clear or set-where-unset or beta-to-ga-zone or ga-to-beta or invalid_shape or status or stale"
-)
+_RESTARTS = {"rollback": "test_rollback", "restart": "test_scheduler_restart"}  # a minute: components start anew
+_SAMPLES = {
+    "kube-apiserver": "not test_immutability or zone-to-region or clear or set-where-unset or beta-to-ga-zone or "
+    "ga-to-beta or invalid_shape or status or stale",
+    "": "not (test_immutability or test_rbac) or zone-to-region or patch_on_the_one_volume",
+}
 
 
 def selection(mutant: Mutant) -> tuple[str, str]:
     """Which checks run: pytest's ``-k`` expression, and in words."""
-    if mutant.checks == ALL:
-        return _NEVER, "all"
-    if mutant.checks:
-        return mutant.checks, f"-k '{mutant.checks}'"
-    return f"{_NEVER} and (not test_immutability or {_SAMPLE})", "sample"
+    sample = f"{_NEVER} and ({_SAMPLES.get(mutant.component, _SAMPLES[''])})"
+    for behaviour, name in _RESTARTS.items():
+        if not mutant.harmless and behaviour not in mutant.breaks:
+            sample += f" and not {name}"
+    known = {ALL: (_NEVER, ALL), "": (sample, SAMPLE)}
+    expression, words = known.get(mutant.checks, (mutant.checks, f"-k '{mutant.checks}'"))
+    if mutant.without:
+        return f"({expression}) and not ({mutant.without})", f"{words} without {mutant.without}"
+    return expression, words
 
 
 @dataclass(frozen=True)
