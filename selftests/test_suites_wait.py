@@ -7,7 +7,7 @@ import pytest
 
 SUITES = sorted((Path(__file__).resolve().parents[1] / "suites").glob("test_*.py"))
 WRITES = {"patch", "replace", "update"}  # of an Api, of patches, of an Updater
-PODS = {"pod", "bind", "heartbeat", "stateful_set"}  # what makes a pod, or has one made
+PODS = {"pod", "bind", "strand", "heartbeat", "stateful_set"}  # what makes a pod, or has one made
 
 
 def parts(path):
