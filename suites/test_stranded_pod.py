@@ -54,7 +54,7 @@ def misplaced(cluster, volume, move, bind, places):
 
 @pytest.fixture
 def strand(misplaced, until):
-    """The same in the test itself, as ``vol, made = strand()``, once the kubelet has refused to mount the volume."""
+    """What makes the same in the test itself, once the kubelet has refused to mount the volume."""
 
     def see():
         until(misplaced[1], is_refused_by_kubelet())
