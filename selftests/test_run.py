@@ -47,6 +47,19 @@ def test_a_leg_is_the_same_command_by_run_and_by_tox(tmp_path, leg, options):
     assert commands(tmp_path, name, *given) == commands(tmp_path, leg, *options)
 
 
+@pytest.mark.parametrize("options", [[], ["-k", "rbac", "@reports/not-judged.txt"]])
+def test_options_replace_the_jobs_own_and_none_leaves_them(options):
+    """Without options a job runs with its own, as tox has it; a list of checks replaces all of them."""
+    if not (run.HOME / "bin" / "tox").exists():
+        pytest.skip("./run has not been used here")
+    ((command, variables),) = run.commands([str(run.HOME / "bin" / "tox")], "conformance", options)
+    if options:
+        assert command == ["pytest", "--full-report", *options]
+    else:
+        assert command == ["pytest", "suites", "--full-report", *"-n 2 --dist worksteal -m".split(), "not slow"]
+    assert variables["PVAFFINITY_COMMAND"] == "./run conformance"
+
+
 @pytest.mark.parametrize("job", ["lint", "selftests", "conformance", "conformance-local-1.34,lint"])
 def test_other_jobs_are_passed_on(job):
     """A plain job, or several, goes to tox as it is."""
