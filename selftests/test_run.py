@@ -56,7 +56,8 @@ def test_options_replace_the_jobs_own_and_none_leaves_them(options):
     if options:
         assert command == ["pytest", "--full-report", *options]
     else:
-        assert command == ["pytest", "suites", "--full-report", *"-n 2 --dist worksteal -m".split(), "not slow"]
+        own = ["-n", "2", "--dist", "worksteal", "-m", "not slow"]
+        assert command == ["pytest", "suites", "--full-report", *own]
     assert variables["PVAFFINITY_COMMAND"] == "./run conformance"
 
 
