@@ -126,7 +126,7 @@ def test_a_command_gets_what_tox_would_give_it(tox, monkeypatch):
     """Its words, the variables that tox.ini passes on, those that it sets, and the environment's programs first."""
     monkeypatch.setenv("KIND_IMAGE", "x")
     monkeypatch.setenv("PYTHONPATH", "y")
-    ((command, variables),) = run.prepared(Path("python"), "conformance", ["-k", "a b"])
+    ((command, variables),) = run.commands(["tox"], "conformance", ["-k", "a b"])
     assert command == ["pytest", "suites", "--full-report", "-k", "a b"]
     assert (variables["KIND_IMAGE"], variables["A"], "PYTHONPATH" in variables) == ("x", "b=c", False)
     assert variables["PATH"].startswith("/its/bin:")
@@ -135,16 +135,16 @@ def test_a_command_gets_what_tox_would_give_it(tox, monkeypatch):
 @pytest.mark.parametrize("chosen", ["@reports/not-judged.txt", "suites/test_rbac.py"])
 def test_checks_that_are_named_replace_all_of_them(tox, chosen):
     """Not the whole of suites/ is run beside a list of checks."""
-    ((command, _),) = run.prepared(Path("python"), "conformance", [chosen])
+    ((command, _),) = run.commands(["tox"], "conformance", [chosen])
     assert "suites" not in command
 
 
 def test_an_environment_that_was_cut_off_while_made_is_made_anew(tox):
-    """tox takes it for whole: only the next preparation that comes to its end says that it is."""
+    """For tox it is whole: only the next preparation that comes to its end says that it is."""
     tox.code = 1
     with pytest.raises(SystemExit):
-        run.prepared(Path("python"), "conformance", [])
+        run.prepare(["tox"], "conformance")
     tox.code = 0
     for _ in range(2):
-        run.prepared(Path("python"), "conformance", [])
+        run.prepare(["tox"], "conformance")
     assert ["--recreate" in command for command in tox.asked if "run" in command] == [False, True, False]
