@@ -94,3 +94,57 @@ def test_legs_are_known_to_tox_for_every_release():
     parser.read(ROOT / "tox.ini")
     minors = ", ".join(release.minor for release in load_versions().releases)
     assert f"testenv:conformance-{{local, kind}}-{{{minors}}}" in parser
+
+
+class Tox:
+    """Stands in for tox: its answers, and what it was asked."""
+
+    def __init__(self, code=0):
+        self.code, self.asked = code, []
+
+    def __call__(self, command, **_):
+        self.asked.append(command)
+        told = """[testenv:conformance]
+commands = pytest suites --full-report -k 'a b'
+pass_env =
+  KIND_*
+set_env =
+  A=b=c
+env_bin_dir = /its/bin
+"""
+        return subprocess.CompletedProcess(command, self.code, told)
+
+
+@pytest.fixture
+def tox(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "HOME", tmp_path)
+    monkeypatch.setattr(run, "undisturbed", made := Tox())
+    return made
+
+
+def test_a_command_gets_what_tox_would_give_it(tox, monkeypatch):
+    """Its words, the variables that tox.ini passes on, those that it sets, and the environment's programs first."""
+    monkeypatch.setenv("KIND_IMAGE", "x")
+    monkeypatch.setenv("PYTHONPATH", "y")
+    ((command, variables),) = run.commands(["tox"], "conformance", ["-k", "a b"])
+    assert command == ["pytest", "suites", "--full-report", "-k", "a b"]
+    assert (variables["KIND_IMAGE"], variables["A"], "PYTHONPATH" in variables) == ("x", "b=c", False)
+    assert variables["PATH"].startswith("/its/bin:")
+
+
+@pytest.mark.parametrize("chosen", ["@reports/not-judged.txt", "suites/test_rbac.py"])
+def test_checks_that_are_named_replace_all_of_them(tox, chosen):
+    """Not the whole of suites/ is run beside a list of checks."""
+    ((command, _),) = run.commands(["tox"], "conformance", [chosen])
+    assert "suites" not in command
+
+
+def test_an_environment_that_was_cut_off_while_made_is_made_anew(tox):
+    """For tox it is whole: only the next preparation that comes to its end says that it is."""
+    tox.code = 1
+    with pytest.raises(SystemExit):
+        run.prepare(["tox"], "conformance")
+    tox.code = 0
+    for _ in range(2):
+        run.prepare(["tox"], "conformance")
+    assert ["--recreate" in command for command in tox.asked if "run" in command] == [False, True, False]
