@@ -55,8 +55,8 @@ def markdown(rows: Rows, version: str, command: str) -> str:
     head = ("mutant", "what it does", "promise", "verdict", "noticed by", "red", "stray", "not judged", "checks")
     parts += ["## Breaks\n", *_table(head, breaks)] if breaks else []
     shown = (0, 1, 3, 5, 6, 7, 8)  # of the same columns
-    fewer = [[row[n] for n in shown] for row in (head, *harmless)]
-    parts += ["\n## Harmless changes\n", *_table(fewer[0], fewer[1:])] if harmless else []
+    fewer = [[row[n] for n in shown] for row in harmless]
+    parts += ["\n## Harmless changes\n", *_table([head[n] for n in shown], fewer)] if harmless else []
     unseen = [(m, j) for m, j in rows if m.survives or j.verdict is Verdict.SURVIVED]
     if unseen:
         parts += ["\n## What the suite cannot see\n"]
