@@ -141,7 +141,7 @@ def test_an_interrupted_session_leaves_nothing(short, theirs, how):
     session = start(short, theirs)
     session.send_signal(how)
     output = session.communicate(timeout=180)[0]
-    assert session.returncode == 2, output
+    assert session.returncode == 130, output
     assert everything(theirs) == before, output
 
 

@@ -40,9 +40,20 @@ def session(tmp_path):
     made.close()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["plain", "xdist"])
-@pytest.mark.parametrize("moment", ["creation", "test", "deletion"])
-@pytest.mark.parametrize("send", ["group", "process", "group twice", "SIGTERM"])
+XDIST, PLAIN = ("-n1",), ()
+
+
+@pytest.mark.parametrize(
+    ("moment", "send", "workers"),
+    [
+        *((moment, send, XDIST) for moment in ("creation", "test", "deletion") for send in ("group", "group twice")),
+        ("creation", "process", XDIST),
+        ("creation", "group twice", PLAIN),
+        ("test", "SIGTERM", XDIST),
+        ("deletion", "process", PLAIN),
+        ("deletion", "SIGTERM", PLAIN),
+    ],
+)
 def test_an_interruption_ends_with_one_line(session, moment, send, workers):
     """Whoever is told, and however often: the clusters are deleted, the last line says it, and the code is 130."""
     process = session.start(GOOD if moment == "deletion" else GOOD + SLOW, *workers, MOMENT=moment)
@@ -54,7 +65,9 @@ def test_an_interruption_ends_with_one_line(session, moment, send, workers):
         time.sleep(0.5)
     said = process.communicate(timeout=60)[0]
     assert process.returncode == 130, said
-    assert said.splitlines()[-1] == "interrupted: clusters deleted, results so far in reports/", said
+    assert said.splitlines()[-1] == "interrupted: what the session made is deleted, results so far are in reports/", (
+        said
+    )
     assert "Traceback" not in said
     assert moment == "creation" or (session.directory / "deleted").exists()
     assert not list((session.run / "clusters").iterdir())

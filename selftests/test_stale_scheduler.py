@@ -53,7 +53,7 @@ def late():
 def test_no_check_takes_staleness_for_a_broken_promise(late, tmp_path):
     """With the scheduler's view of volumes 2 s old, every check of placement holds, and the staleness is reported."""
     kubeconfig, proxy = late
-    command = [sys.executable, "-m", "pytest", *SUITES, "-m", "not slow", "--reports", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *SUITES, "-n", "2", "-m", "not slow", "--reports", str(tmp_path)]
     options = ["--provider", "existing", "--kubeconfig", str(kubeconfig), "-p", "no:cacheprovider"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
 
