@@ -24,7 +24,7 @@ class Says:
     def __init__(self, why: str = "", obstacle: str = "") -> None:
         self.why, self.standing, self.asked = why, obstacle, 0
 
-    def obstacle(self) -> str:
+    def obstacle(self, last: Obj | None) -> str:
         """What stands in the way."""
         return self.standing
 
@@ -112,7 +112,7 @@ def test_an_eviction_does_not_violate_never() -> None:
 def test_a_controllers_refused_creation_is_an_obstacle(reason: str, message: str, obstacle: int) -> None:
     """Only FailedCreate counts, and only where admission refused: a controller tries everything else again."""
     events = [{"reason": "SuccessfulCreate", "message": "x"}, {"reason": reason, "message": message}]
-    found = Controls(None, "ns", events=lambda: events).obstacle()  # type: ignore[arg-type]
+    found = Controls(None, "ns", events=lambda: events).obstacle(None)  # type: ignore[arg-type]
     assert found == (message if obstacle else "")
 
 

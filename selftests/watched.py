@@ -33,6 +33,7 @@ class Server:
         self.lists = self.watches = 0
         self.asked: list[tuple[Any, ...]] = []
         self.unseen: Callable[[], None] = lambda: None
+        self.ended: Callable[[], str] = lambda: ""
 
     def put(self, uid: str = "u1", **status: Any) -> None:
         node = status.pop("node", None)

@@ -11,7 +11,7 @@ __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "TRANSPORT_E
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,9 @@ class Api:
         identity: who this is, for messages.
         labels: put on every object that :meth:`create` makes, so that it can be found again.
         tokens: where the token comes from, if it does not last.
+
+    Attributes:
+        ended: why this server will not answer any more, "" where it may: waits that get no answer end with it.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Api:
         self._labels = dict(labels or {})
         self._tokens = tokens
         self._once = False
+        self.ended: Callable[[], str] = lambda: ""
         self.identity = identity
         self.server: str = api_client.configuration.host
 

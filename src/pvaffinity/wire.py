@@ -24,9 +24,11 @@ def is_transient(error: ApiError) -> bool:
     """Whether an answer says nothing about what was asked, only that the server could not answer at the time.
 
     429 where it is full, shuts down or fills its caches; 503 and 504; and 500 where etcd did not answer in time or has
-    just got another leader. No other 500, such as a panic's: that is the server's own fault.
+    just got another leader. No other 500, such as a panic's: that is the server's own fault; nor one of an etcd
+    whose disk is full, which stays so until somebody makes room.
     """
-    return error.code in (429, 503, 504) or (error.code == 500 and "etcdserver: " in error.message)
+    late = "etcdserver: " in error.message and "space exceeded" not in error.message
+    return error.code in (429, 503, 504) or (error.code == 500 and late)
 
 
 def tells_nothing(error: BaseException) -> bool:
