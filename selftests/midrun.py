@@ -51,6 +51,8 @@ class MidRun:
         self._process.kill()  # its cluster ends with it
         self._process.wait()
         self._reader.join(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -122,6 +122,22 @@ def test_a_dead_component_needs_no_control() -> None:
     assert controls.why_nothing(POD, Budget("start", 1, "patience", "", ""), None) == "not running: kube-scheduler"
 
 
+def test_the_dead_kubelet_of_an_awaited_pod_is_an_obstacle(monkeypatch) -> None:
+    """Only that of the node the pod is on, and not asked for by waits that are as quick as usual."""
+    asked = []
+
+    def ailing(*of: str) -> str:
+        asked.append(of)
+        return "not running: kubelet-worker" if of == ("kubelet-worker",) else ""
+
+    controls = Controls(None, "ns", ailing)  # type: ignore[arg-type]
+    assert controls.obstacle({"spec": {"nodeName": "worker"}}) == ""
+    monkeypatch.setattr("pvaffinity.controls._ASKS", 0)
+    seen = [controls.obstacle(last) for last in (None, {"spec": {}}, {"spec": {"nodeName": "worker2"}})]
+    assert (seen, asked) == (["", "", ""], [("kubelet-worker2",)])
+    assert controls.obstacle({"spec": {"nodeName": "worker"}}) == "not running: kubelet-worker"
+
+
 def test_usual_words_need_no_proof() -> None:
     """A condition met in its usual words, or without any, costs nothing more."""
     controls = Controls(None, "ns")  # type: ignore[arg-type]

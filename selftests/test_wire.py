@@ -18,6 +18,7 @@ from selftests.serving import Quiet, serving
 
 PV = Ref("PersistentVolume", "v")
 ETCD, PANIC = "etcdserver: request timed out", "This request caused apiserver to panic. Look in the logs for details."
+NO_ROOM = "etcdserver: mvcc: database space exceeded"
 FULL = (429, "too many requests, please try again later")
 
 
@@ -108,7 +109,9 @@ def test_a_write_that_may_have_been_done_is_not_made_again(
     assert server.asked == 1
 
 
-@pytest.mark.parametrize("answer", [(500, PANIC), (422, "invalid"), (409, "conflict"), (403, "no"), (410, "expired")])
+@pytest.mark.parametrize(
+    "answer", [(500, PANIC), (500, NO_ROOM), (422, "invalid"), (409, "conflict"), (403, "no"), (410, "expired")]
+)
 @pytest.mark.parametrize("does", [*REPEATABLE.values(), *WRITES.values()], ids=[*REPEATABLE, *WRITES])
 def test_an_answer_is_an_answer(server: _Server, api: Api, does: Callable[[Api], Any], answer: tuple[int, str]) -> None:
     """What the server says of the request, or does wrong by itself, is told at once and not tried away."""
