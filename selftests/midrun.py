@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ class MidRun:
     def __init__(self, directory: Path, *checks: str) -> None:
         self.reports = directory / "reports"
         self.lines: list[str] = []
+        self._began = time.monotonic()
         where = ["--provider=local", "--cluster-config=gate-on", f"--reports={self.reports}", "-pno:cacheprovider"]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}  # we may be a worker ourselves
         self._process = subprocess.Popen(
@@ -48,8 +50,9 @@ class MidRun:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.kill()  # its cluster ends with it
-        self._process.wait()
+        if self._process.poll() is None:  # a test has failed in the middle of it
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(60)
         self._reader.join(30)
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -57,11 +60,11 @@ class MidRun:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.lines.append(line.rstrip())
+            self.lines.append(f"{time.monotonic() - self._began:6.1f} {line.rstrip()}")
 
     @property
     def said(self) -> str:
-        """All its output so far."""
+        """All its output so far, each line with the seconds since its start."""
         return "\n".join(self.lines)
 
     def passed(self) -> set[str]:
@@ -80,10 +83,10 @@ class MidRun:
         (found,) = leftovers.find(everything=True)
         return found.directory
 
-    def process_of(self, component: str, *words: str) -> psutil.Process:
-        """A process of its cluster, by its name and by what its command line has to hold."""
+    def process_of(self, component: str, *flags: str) -> psutil.Process:
+        """A process of its cluster, by its name and flags."""
         processes = [psutil.Process(pid) for each in leftovers.find(everything=True) for pid in each.processes]
-        (found,) = [p for p in processes if p.name() == component and all(w in " ".join(p.cmdline()) for w in words)]
+        (found,) = [p for p in processes if p.name() == component and {*flags} <= {*p.cmdline()}]
         return found
 
     def workers(self) -> list[psutil.Process]:
@@ -94,9 +97,11 @@ class MidRun:
     def end(self, seconds: float) -> int:
         """Its exit code, within so many seconds from now."""
         began = time.monotonic()
-        code = self._process.wait(seconds)
-        self._reader.join(30)
-        print(f"ended {time.monotonic() - began:.1f} s later, with {code}\n{self.said}")
+        try:
+            code = self._process.wait(seconds)
+            self._reader.join(30)
+        finally:
+            print(f"{time.monotonic() - began:.1f} s later, it has said\n{self.said}")
         return code
 
     def results(self) -> dict[str, tuple[str, str]]:

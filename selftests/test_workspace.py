@@ -39,7 +39,7 @@ class Server:
 
 
 def made(server: Server) -> Workspace:
-    space = Workspace(SimpleNamespace(admin=server), "ns")
+    space = Workspace(SimpleNamespace(admin=server, ailing=lambda: ""), "ns")
     for kind, name in (("PersistentVolume", "a"), ("PersistentVolumeClaim", "b"), ("Pod", "c")):
         space.create({"kind": kind, "metadata": {"name": name, "namespace": "ns"}})
     return space
