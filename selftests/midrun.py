@@ -90,9 +90,9 @@ class MidRun:
         return found
 
     def workers(self) -> list[psutil.Process]:
-        """Its xdist workers, that is, those of its children that are Pythons."""
+        """Its xdist workers, which execnet starts with a line to read from stdin."""
         children = psutil.Process(self._process.pid).children()
-        return [p for p in children if "execnet" in " ".join(p.cmdline())]
+        return [p for p in children if "stdin.readline" in " ".join(p.cmdline())]
 
     def end(self, seconds: float) -> int:
         """Its exit code, within so many seconds from now."""

@@ -65,12 +65,13 @@ def judge(session, before, *names, within):
     return held, set(hit)
 
 
-def test_an_api_server_that_is_killed(start):
+@pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
+def test_a_control_plane_that_is_killed(start, component):
     """SIGKILL: what it hit and what came later is not judged, and its name is why; a dead cluster costs no waits."""
     with start(GATE, RELAXING, GENERATIONS) as session:
         before = session.await_passed(3)
-        session.process_of("kube-apiserver").kill()
-        _, hit = judge(session, before, "kube-apiserver", within=60)
+        session.process_of(component).kill()
+        _, hit = judge(session, before, component, within=60)
         assert len(hit) > 2
 
 
@@ -96,7 +97,7 @@ def test_an_etcd_whose_disk_is_full(start, named, own_run):
     (etcd := binaries / "etcd").unlink()
     etcd.write_text(f'#!/bin/sh\nexec {shlex.quote(str(real.path("etcd")))} "$@" --quota-backend-bytes={ROOM}\n')
     etcd.chmod(0o755)
-    with start(UPDATES, binaries=binaries) as session:
+    with start(UPDATES, "-kmerge-patch", binaries=binaries) as session:
         before = session.await_passed(3)
         with pytest.raises(ApiError, match=FULL):
             fill(Api.from_kubeconfig(session.cluster / "admin.kubeconfig"))
