@@ -59,6 +59,22 @@ def api(server: _Server) -> Api:
     return Api(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{server.server_port}")))
 
 
+def test_a_server_that_has_ended_is_not_asked_again(server: _Server, api: Api) -> None:
+    """Once no answer came and its provider says that none will, a request ends at once, with that reason."""
+    server.script = [(0, "")]
+    with pytest.raises(urllib3.exceptions.ProtocolError):
+        api.create({"kind": PV.kind, "metadata": {"name": "v"}})
+    asked, api.ended = server.asked, lambda: "not running: etcd"
+    for request in (lambda: api.create({"kind": PV.kind, "metadata": {"name": "v"}}), lambda: api.get(PV)):
+        with pytest.raises(ConnectionError, match=r"\Anot running: etcd\Z"):
+            request()
+    assert server.asked == asked
+    api.ended = lambda: ""
+    api.get(PV)
+    api.ended = lambda: "not asked for"
+    api.get(PV)
+
+
 READS: dict[str, Callable[[Api], Any]] = {"get": lambda api: api.get(PV), "text": lambda api: api.text("/metrics")}
 WRITES: dict[str, Callable[[Api], Any]] = {
     "create": lambda api: api.create({"kind": PV.kind, "metadata": {"name": "v"}}),

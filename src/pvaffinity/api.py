@@ -51,7 +51,8 @@ class Api:
         tokens: where the token comes from, if it does not last.
 
     Attributes:
-        ended: why this server will not answer any more, "" where it may: waits that get no answer end with it.
+        ended: why this server will not answer any more, "" where it may: asked when an answer did not come, so that
+            only the first request, or wait, takes its whole time over it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Api:
         self._tokens = tokens
         self._once = False
         self.ended: Callable[[], str] = lambda: ""
+        self._silent = False  # there was no answer the last time
         self.identity = identity
         self.server: str = api_client.configuration.host
 
@@ -112,6 +114,17 @@ class Api:
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         """One request with the credentials of this moment; a token that is refused is renewed once."""
+        if self._silent and (why := self.ended()):
+            raise ConnectionError(why)
+        try:
+            answer = self._sent(method, url, headers, **options)
+        except TRANSPORT_ERRORS:
+            self._silent = True
+            raise
+        self._silent = False
+        return answer
+
+    def _sent(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         token = self._tokens.current() if self._tokens else ""
         answer = self._pool.request(method, url, headers=self._headers(token, headers), retries=False, **options)
         if answer.status == 401 and self._tokens and self._tokens.refused(token):
