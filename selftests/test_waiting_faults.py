@@ -42,7 +42,7 @@ def test_a_server_that_is_known_to_have_ended_is_not_waited_for(fault: Exception
     """Where no answer came and its provider says that none will, the wait ends at once, unjudged, for that reason."""
     server = Server()
     server.list_faults.extend([fault] * 1000)
-    server.ended = lambda: "not running: kube-apiserver"
+    server.silence.ended = lambda: "not running: kube-apiserver"
     began = time.monotonic()
     with pytest.raises(kind, match=r"\APod ns/reader .*: not running: kube-apiserver\n") as caught:
         wait(server) if kind is WaitUnknown else never(server, POD, is_running, 30.0)  # type: ignore[arg-type]

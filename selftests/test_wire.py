@@ -64,14 +64,14 @@ def test_a_server_that_has_ended_is_not_asked_again(server: _Server, api: Api) -
     server.script = [(0, "")]
     with pytest.raises(urllib3.exceptions.ProtocolError):
         api.create({"kind": PV.kind, "metadata": {"name": "v"}})
-    asked, api.ended = server.asked, lambda: "not running: etcd"
+    asked, api.silence.ended = server.asked, lambda: "not running: etcd"
     for request in (lambda: api.create({"kind": PV.kind, "metadata": {"name": "v"}}), lambda: api.get(PV)):
         with pytest.raises(ConnectionError, match=r"\Anot running: etcd\Z"):
             request()
     assert server.asked == asked
-    api.ended = lambda: ""
+    api.silence.ended = lambda: ""
     api.get(PV)
-    api.ended = lambda: "not asked for"
+    api.silence.ended = lambda: "not asked for"
     api.get(PV)
 
 

@@ -11,7 +11,7 @@ __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "TRANSPORT_E
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from pvaffinity import kubeconfig, proxies
 from pvaffinity.credentials import Tokens, tokens_of
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
-from pvaffinity.wire import TRANSPORT_ERRORS, WatchStop, decode, lines, patient, selectors
+from pvaffinity.wire import TRANSPORT_ERRORS, Silence, WatchStop, decode, lines, patient, selectors
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -51,8 +51,7 @@ class Api:
         tokens: where the token comes from, if it does not last.
 
     Attributes:
-        ended: why this server will not answer any more, "" where it may: asked when an answer did not come, so that
-            only the first request, or wait, takes its whole time over it.
+        silence: what is known where the server does not answer.
     """
 
     def __init__(
@@ -68,8 +67,7 @@ class Api:
         self._labels = dict(labels or {})
         self._tokens = tokens
         self._once = False
-        self.ended: Callable[[], str] = lambda: ""
-        self._silent = False  # there was no answer the last time
+        self.silence = Silence()
         self.identity = identity
         self.server: str = api_client.configuration.host
 
@@ -114,19 +112,9 @@ class Api:
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         """One request with the credentials of this moment; a token that is refused is renewed once."""
-        if self._silent and (why := self.ended()):
-            raise ConnectionError(why)
-        try:
-            answer = self._sent(method, url, headers, **options)
-        except TRANSPORT_ERRORS:
-            self._silent = True
-            raise
-        self._silent = False
-        return answer
-
-    def _sent(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         token = self._tokens.current() if self._tokens else ""
-        answer = self._pool.request(method, url, headers=self._headers(token, headers), retries=False, **options)
+        with self.silence.broken():
+            answer = self._pool.request(method, url, headers=self._headers(token, headers), retries=False, **options)
         if answer.status == 401 and self._tokens and self._tokens.refused(token):
             answer.drain_conn()
             again = self._headers(self._tokens.current(), headers)

@@ -165,7 +165,7 @@ class Looking:
                 self.trouble = str(error)
             except TRANSPORT_ERRORS as error:
                 self.trouble = f"{type(error).__name__}: {error}"
-            if self.trouble and (ended := self.api.ended()):
+            if self.trouble and (ended := self.api.silence.ended()):
                 self.ended = ended
                 return
             if left > 0:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["TRANSPORT_ERRORS", "WatchStop", "decode", "is_transient", "lines", "patient", "selectors", "tells_nothing"]
+__all__ = [
+    "TRANSPORT_ERRORS",
+    "Silence",
+    "WatchStop",
+    "decode",
+    "is_transient",
+    "lines",
+    "patient",
+    "selectors",
+    "tells_nothing",
+]
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tenacity
 import urllib3
@@ -56,6 +66,34 @@ def patient(*, repeatable: bool, once: bool = False) -> tenacity.Retrying:
 
     wait = tenacity.wait_exponential(0.1, max=1)
     return tenacity.Retrying(retry=tenacity.retry_if_exception(again), stop=enough, wait=wait, reraise=True)
+
+
+class Silence:
+    """A server that does not answer, and is known not to do so any more, is not asked again and again.
+
+    Attributes:
+        ended: why it will not answer any more, "" where it may; asked only after an answer did not come.
+    """
+
+    def __init__(self) -> None:
+        self.ended: Callable[[], str] = lambda: ""
+        self._lasts = False
+
+    @contextlib.contextmanager
+    def broken(self) -> Iterator[None]:
+        """Around a request: only the first one of a server that has ended takes its whole time.
+
+        Raises:
+            ConnectionError: why it has ended.
+        """
+        if self._lasts and (why := self.ended()):
+            raise ConnectionError(why)
+        try:
+            yield
+        except TRANSPORT_ERRORS:
+            self._lasts = True
+            raise
+        self._lasts = False
 
 
 class WatchStop:
