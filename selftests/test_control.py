@@ -55,6 +55,24 @@ def test_an_end_is_told_as_one(ended):
         LocalProvider().stop_component(ended, "kube-scheduler")
 
 
+def test_what_is_dead_is_told_of_all_components_or_of_some(ended, monkeypatch):
+    """The supervisor's word; an end of the whole cluster is one of each component, and slowness is none of any."""
+    dead = {"etcd": {"running": True}, "kubelet-worker": {"running": False}, "kubelet-worker2": {"running": False}}
+    provider = LocalProvider()
+    assert provider.ailing(ended, "etcd") == "cluster c has ended"
+    monkeypatch.setattr(control, "ask", lambda *_, **__: {"daemons": dead})
+    assert provider.ailing(ended) == "not running in cluster c: kubelet-worker, kubelet-worker2"
+    assert provider.ailing(ended, "kubelet-worker2") == "not running in cluster c: kubelet-worker2"
+    assert provider.ailing(ended, "etcd") == ""
+
+    def slow(*_, **__):
+        raise control.SlowError("the order status was not answered within 5 s")
+
+    monkeypatch.setattr(control, "ask", slow)
+    assert provider.ailing(ended, "etcd") == ""
+    assert "does not answer" in provider.ailing(ended)
+
+
 def test_a_component_has_the_budget_of_its_name(ended, monkeypatch):
     """The order to start one says how long it may take, and the answer is awaited for longer."""
     asked = []

@@ -1,5 +1,6 @@
 """On a real cluster whose components are stopped, killed or guarded: what is not judged, and what is all the same."""
 
+import functools
 import os
 import secrets
 import signal
@@ -90,7 +91,7 @@ def controls(made, api, namespace, monkeypatch):
     """What a test's waits have, with a control that is given up soon."""
     monkeypatch.setitem(BUDGETS, "control", Budget("control", 8, "patience", "", ""))
     with Timeline(api, namespace) as line:
-        yield Controls(api, namespace, lambda: LocalProvider().ailing(made), line.events)
+        yield Controls(api, namespace, functools.partial(LocalProvider().ailing, made), line.events)
 
 
 @pytest.fixture

@@ -60,6 +60,8 @@ def test_a_worker_that_is_killed_leaves_its_check_not_judged(session):
     code, said = session(killed + FOUR, "-n1")
     assert code == 6, said
     assert "1 check of 5 not judged" in said
+    assert "1 not judged in " in said
+    assert " failed" not in said
     found = session.found("outcome")
     assert {name for name, outcome in found.items() if outcome == "passed"} == NAMES
     assert "crashed while running" in str(session.found("reason")["test_killed"])

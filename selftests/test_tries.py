@@ -77,6 +77,28 @@ def test_where_the_cluster_is_not_usable_there_is_no_second_try(session):
     assert session.found("reason", "first_try") == {"test_lost": (why, ""), "test_lost_too": (why, "")}
 
 
+def test_a_cluster_of_dead_components_is_not_waited_for(session):
+    """What is dead is known at once, and is named for every check that it hit, in whichever phase; the rest holds."""
+    dead = "not running in cluster c: etcd"
+    code, said = session(GOOD + LOST + TEARDOWN, "-s", DEAD=dead)
+    assert code == 6
+    assert "is it usable?" not in said
+    why = f"the server is away; not tried again, the cluster is not usable: {dead}"
+    found = session.found("outcome", "reason")
+    assert (found["test_good"], found["test_lost"]) == (("passed", ""), ("not judged", why))
+    outcome, reason = found["test_end"]
+    assert outcome == "not judged"
+    assert reason.endswith(f"; {dead}")
+
+
+def test_the_first_reason_is_told(session):
+    """Where neither a check nor its teardown could be judged, the result says why the check was not."""
+    both = TEARDOWN.replace("def test_end(stays): pass", "def test_end(stays): raise NotJudgedError('away')")
+    assert session(both, UNUSABLE="1")[0] == 6
+    (reason,) = session.found("reason").values()
+    assert reason.startswith("away; not tried again")
+
+
 def test_evidence_of_the_first_try_is_kept(session):
     """Beside that of the second, in a directory whose name says so."""
     session.conftest("from fixtures import evidence\nevidence._gather = lambda d, *_: (d.mkdir(parents=True), [])[1]")

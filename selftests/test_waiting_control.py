@@ -24,7 +24,7 @@ class Says:
     def __init__(self, why: str = "", obstacle: str = "") -> None:
         self.why, self.standing, self.asked = why, obstacle, 0
 
-    def obstacle(self) -> str:
+    def obstacle(self, last: Obj | None) -> str:
         """What stands in the way."""
         return self.standing
 
@@ -112,7 +112,7 @@ def test_an_eviction_does_not_violate_never() -> None:
 def test_a_controllers_refused_creation_is_an_obstacle(reason: str, message: str, obstacle: int) -> None:
     """Only FailedCreate counts, and only where admission refused: a controller tries everything else again."""
     events = [{"reason": "SuccessfulCreate", "message": "x"}, {"reason": reason, "message": message}]
-    found = Controls(None, "ns", events=lambda: events).obstacle()  # type: ignore[arg-type]
+    found = Controls(None, "ns", events=lambda: events).obstacle(None)  # type: ignore[arg-type]
     assert found == (message if obstacle else "")
 
 
@@ -120,6 +120,22 @@ def test_a_dead_component_needs_no_control() -> None:
     """Where the provider knows what is dead, that is the reason."""
     controls = Controls(None, "ns", lambda: "not running: kube-scheduler")  # type: ignore[arg-type]
     assert controls.why_nothing(POD, Budget("start", 1, "patience", "", ""), None) == "not running: kube-scheduler"
+
+
+def test_the_dead_kubelet_of_an_awaited_pod_is_an_obstacle(monkeypatch) -> None:
+    """Only that of the node the pod is on, and not asked for by waits that are as quick as usual."""
+    asked = []
+
+    def ailing(*of: str) -> str:
+        asked.append(of)
+        return "not running: kubelet-worker" if of == ("kubelet-worker",) else ""
+
+    controls = Controls(None, "ns", ailing)  # type: ignore[arg-type]
+    assert controls.obstacle({"spec": {"nodeName": "worker"}}) == ""
+    monkeypatch.setattr("pvaffinity.controls._ASKS", 0)
+    seen = [controls.obstacle(last) for last in (None, {"spec": {}}, {"spec": {"nodeName": "worker2"}})]
+    assert (seen, asked) == (["", "", ""], [("kubelet-worker2",)])
+    assert controls.obstacle({"spec": {"nodeName": "worker"}}) == "not running: kubelet-worker"
 
 
 def test_usual_words_need_no_proof() -> None:

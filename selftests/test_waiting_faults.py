@@ -8,9 +8,11 @@ import pytest
 import urllib3
 
 from pvaffinity import looking
+from pvaffinity.conditions import is_running
 from pvaffinity.errors import ApiError
-from pvaffinity.waiting import WaitUnknown
-from selftests.watched import Server, later, run, wait
+from pvaffinity.judging import why_not_judged
+from pvaffinity.waiting import NeverUnknown, WaitUnknown, never
+from selftests.watched import POD, Server, later, run, wait
 
 pytestmark = pytest.mark.usefixtures("quick_waits")
 
@@ -32,6 +34,20 @@ def test_streams_that_end(fault: str) -> None:
     later(lambda: run(server), after=0.1)
     wait(server)
     assert server.lists >= 2
+
+
+@pytest.mark.parametrize("fault", [urllib3.exceptions.ProtocolError("reset"), ApiError(500, "", "etcdserver: timeout")])
+@pytest.mark.parametrize("kind", [WaitUnknown, NeverUnknown])
+def test_a_server_that_is_known_to_have_ended_is_not_waited_for(fault: Exception, kind: type[Exception]) -> None:
+    """Where no answer came and its provider says that none will, the wait ends at once, unjudged, for that reason."""
+    server = Server()
+    server.list_faults.extend([fault] * 1000)
+    server.silence.ended = lambda: "not running: kube-apiserver"
+    began = time.monotonic()
+    with pytest.raises(kind, match=r"\APod ns/reader .*: not running: kube-apiserver\n") as caught:
+        wait(server) if kind is WaitUnknown else never(server, POD, is_running, 30.0)  # type: ignore[arg-type]
+    assert time.monotonic() - began < 5
+    assert why_not_judged(caught.value)
 
 
 def test_a_server_that_is_down_is_not_hammered() -> None:

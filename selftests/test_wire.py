@@ -18,6 +18,7 @@ from selftests.serving import Quiet, serving
 
 PV = Ref("PersistentVolume", "v")
 ETCD, PANIC = "etcdserver: request timed out", "This request caused apiserver to panic. Look in the logs for details."
+NO_ROOM = "etcdserver: mvcc: database space exceeded"
 FULL = (429, "too many requests, please try again later")
 
 
@@ -56,6 +57,22 @@ def server() -> Iterator[_Server]:
 @pytest.fixture
 def api(server: _Server) -> Api:
     return Api(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{server.server_port}")))
+
+
+def test_a_server_that_has_ended_is_not_asked_again(server: _Server, api: Api) -> None:
+    """Once no answer came and its provider says that none will, a request ends at once, with that reason."""
+    server.script = [(0, "")]
+    with pytest.raises(urllib3.exceptions.ProtocolError):
+        api.create({"kind": PV.kind, "metadata": {"name": "v"}})
+    asked, api.silence.ended = server.asked, lambda: "not running: etcd"
+    for request in (lambda: api.create({"kind": PV.kind, "metadata": {"name": "v"}}), lambda: api.get(PV)):
+        with pytest.raises(ConnectionError, match=r"\Anot running: etcd\Z"):
+            request()
+    assert server.asked == asked
+    api.silence.ended = lambda: ""
+    api.get(PV)
+    api.silence.ended = lambda: "not asked for"
+    api.get(PV)
 
 
 READS: dict[str, Callable[[Api], Any]] = {"get": lambda api: api.get(PV), "text": lambda api: api.text("/metrics")}
@@ -108,7 +125,9 @@ def test_a_write_that_may_have_been_done_is_not_made_again(
     assert server.asked == 1
 
 
-@pytest.mark.parametrize("answer", [(500, PANIC), (422, "invalid"), (409, "conflict"), (403, "no"), (410, "expired")])
+@pytest.mark.parametrize(
+    "answer", [(500, PANIC), (500, NO_ROOM), (422, "invalid"), (409, "conflict"), (403, "no"), (410, "expired")]
+)
 @pytest.mark.parametrize("does", [*REPEATABLE.values(), *WRITES.values()], ids=[*REPEATABLE, *WRITES])
 def test_an_answer_is_an_answer(server: _Server, api: Api, does: Callable[[Api], Any], answer: tuple[int, str]) -> None:
     """What the server says of the request, or does wrong by itself, is told at once and not tried away."""

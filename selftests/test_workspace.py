@@ -39,7 +39,7 @@ class Server:
 
 
 def made(server: Server) -> Workspace:
-    space = Workspace(SimpleNamespace(admin=server), "ns")
+    space = Workspace(SimpleNamespace(admin=server, ailing=lambda: ""), "ns")
     for kind, name in (("PersistentVolume", "a"), ("PersistentVolumeClaim", "b"), ("Pod", "c")):
         space.create({"kind": kind, "metadata": {"name": name, "namespace": "ns"}})
     return space
@@ -66,7 +66,7 @@ def test_a_server_that_does_not_answer_is_asked_once() -> None:
 def test_what_does_not_go_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is deleted and still there when the budget is over is named; all others are gone."""
 
-    def until(*_: Any) -> None:
+    def until(*_: Any, **__: Any) -> None:
         raise AssertionError
 
     monkeypatch.setattr(workspace.waiting, "until", until)
@@ -74,6 +74,14 @@ def test_what_does_not_go_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     space = made(server)
     monkeypatch.setattr(server, "find", lambda ref: {} if ref.name == "b" else None)
     assert len(space.clear()) == 1
+
+
+def test_what_a_dead_component_keeps_is_waited_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks what is dead before what is deleted has had its usual time."""
+    clearing = workspace._Clearing(lambda: "not running: kubelet-worker")
+    assert clearing.obstacle(None) == ""
+    monkeypatch.setattr(workspace, "_GOES", 0)
+    assert clearing.obstacle(None) == "not running: kubelet-worker"
 
 
 def test_nothing_is_left_where_all_goes() -> None:

@@ -15,6 +15,7 @@ from pvaffinity.conditions import Condition, is_running
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj, Ref
 from pvaffinity.waiting import until
+from pvaffinity.wire import Silence
 
 POD = Ref("Pod", "reader", "ns")
 
@@ -33,6 +34,7 @@ class Server:
         self.lists = self.watches = 0
         self.asked: list[tuple[Any, ...]] = []
         self.unseen: Callable[[], None] = lambda: None
+        self.silence = Silence()
 
     def put(self, uid: str = "u1", **status: Any) -> None:
         node = status.pop("node", None)

@@ -24,7 +24,7 @@ from pvaffinity import kubeconfig, proxies
 from pvaffinity.credentials import Tokens, tokens_of
 from pvaffinity.errors import ApiError
 from pvaffinity.objects import KINDS, Obj, Ref, collection_path, ref_of
-from pvaffinity.wire import TRANSPORT_ERRORS, WatchStop, decode, lines, patient, selectors
+from pvaffinity.wire import TRANSPORT_ERRORS, Silence, WatchStop, decode, lines, patient, selectors
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -49,6 +49,9 @@ class Api:
         identity: who this is, for messages.
         labels: put on every object that :meth:`create` makes, so that it can be found again.
         tokens: where the token comes from, if it does not last.
+
+    Attributes:
+        silence: what is known where the server does not answer.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Api:
         self._labels = dict(labels or {})
         self._tokens = tokens
         self._once = False
+        self.silence = Silence()
         self.identity = identity
         self.server: str = api_client.configuration.host
 
@@ -109,7 +113,8 @@ class Api:
     def _send(self, method: str, url: str, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         """One request with the credentials of this moment; a token that is refused is renewed once."""
         token = self._tokens.current() if self._tokens else ""
-        answer = self._pool.request(method, url, headers=self._headers(token, headers), retries=False, **options)
+        with self.silence.broken():
+            answer = self._pool.request(method, url, headers=self._headers(token, headers), retries=False, **options)
         if answer.status == 401 and self._tokens and self._tokens.refused(token):
             answer.drain_conn()
             again = self._headers(self._tokens.current(), headers)

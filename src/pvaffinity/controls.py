@@ -16,6 +16,7 @@ __all__ = ["Controls"]
 import contextlib
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pvaffinity import manifests
@@ -49,6 +50,9 @@ _STEPS: Mapping[str, tuple[Condition, ...]] = {
 }
 """What a control pod must become where a pod was awaited in vain, by the wait's budget."""
 
+_ASKS = 3.0
+"""Seconds between two questions whether the kubelet of an awaited pod is dead: longer than all but few waits take."""
+
 _SETTLES = 2.0
 """Seconds in which the scheduler tries a pod again that waits: its back-off begins with one (pkg/scheduler/backend)."""
 
@@ -59,7 +63,8 @@ class Controls:
     Args:
         api: an administrator's.
         namespace: a test's own.
-        ailing: names components that are known to be dead; "" where all is well, or nothing is known.
+        ailing: names components that are known to be dead, of all or of those given; "" where all is well, or nothing
+            is known.
         events: those seen in the namespace so far.
     """
 
@@ -67,15 +72,25 @@ class Controls:
         self,
         api: Api,
         namespace: str,
-        ailing: Callable[[], str] = lambda: "",
+        ailing: Callable[..., str] = lambda *_: "",
         events: Callable[[], Sequence[Obj]] = tuple,
     ) -> None:
         self._api, self._namespace, self._ailing, self._events = api, namespace, ailing, events
+        self._asked = time.monotonic()
 
-    def obstacle(self) -> str:
-        """The refusal by a policy, webhook or quota of what a controller wants to make for the test; "" for none."""
+    def obstacle(self, last: Obj | None) -> str:
+        """The refusal by a policy, webhook or quota of what a controller wants to make for the test; "" for none.
+
+        Or that the kubelet is dead on whose node the awaited pod is; asked from time to time.
+        """
         messages = (e.get("message") or "" for e in self._events() if e.get("reason") == "FailedCreate")
-        return next(filter(by_admission, messages), "")
+        if refusal := next(filter(by_admission, messages), ""):
+            return refusal
+        node = ((last or {}).get("spec") or {}).get("nodeName")
+        if not node or time.monotonic() - self._asked < _ASKS:
+            return ""
+        self._asked = time.monotonic()
+        return self._ailing(f"kubelet-{node}")
 
     def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
         """Make the control of a wait that ran out; "" where it did as it should, else why nothing can be expected.

@@ -60,7 +60,7 @@ class ApiError(Exception):
     """
 
     def __init__(self, code: int, reason: str, message: str, causes: Sequence[Cause] = ()) -> None:
-        super().__init__(f"{code} {reason}: {message}")
+        super().__init__(f"{f'{code} {reason}'.rstrip()}: {message}")
         self.code = code
         self.reason = reason
         self.message = message

@@ -100,6 +100,7 @@ class Looking:
         self.last: Obj | None = None
         self.lost = ""
         self.trouble = ""
+        self.ended = ""
         self.history: list[tuple[float, str]] = []
         self.slice = _SLICE
         self._uid = ""
@@ -164,6 +165,9 @@ class Looking:
                 self.trouble = str(error)
             except TRANSPORT_ERRORS as error:
                 self.trouble = f"{type(error).__name__}: {error}"
+            if self.trouble and (ended := self.api.silence.ended()):
+                self.ended = ended
+                return
             if left > 0:
                 broken = self.trouble
             if -left >= _LAST:

@@ -45,8 +45,12 @@ _ASKED = 1.0
 class Control(Protocol):
     """Tells a cluster that breaks a promise from one that does nothing at all (:mod:`pvaffinity.controls`)."""
 
-    def obstacle(self) -> str:
-        """What makes it pointless to wait any longer and judges nobody, such as a policy's refusal; "" for nothing."""
+    def obstacle(self, last: Obj | None) -> str:
+        """What makes it pointless to wait any longer and judges nobody, such as a policy's refusal; "" for nothing.
+
+        Args:
+            last: the object awaited, as last seen.
+        """
 
     def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
         """Why nothing can be expected of the cluster at the moment; "" where a control did what was awaited."""
@@ -92,8 +96,10 @@ def until(
         why = look.unjudged
         if look.state == "terminal":
             raise wait.failure(WaitUnknown if why else WaitTerminal, f"can no longer become {condition.name}", why)
-        if control is not None and (obstacle := control.obstacle()):
+        if control is not None and (obstacle := control.obstacle(wait.last)):
             raise wait.failure(WaitUnknown, f"cannot become {condition.name}", obstacle)
+    if wait.ended:
+        raise wait.failure(WaitUnknown, f"was not seen {condition.name}", wait.ended)
     if wait.trouble:
         raise wait.failure(WaitUnknown, f"was not seen {condition.name} within {wait.budget}, nor looked at at its end")
     if control is not None:
@@ -138,5 +144,6 @@ def never(
             raise
         raise wait.failure(NeverUnknown, f"may have been {condition.name}: part of its history was lost") from error
     if wait.trouble:
-        raise wait.failure(NeverUnknown, f"may have been {condition.name}: it could not be looked at to the end")
+        what = f"may have been {condition.name}: it could not be looked at to the end"
+        raise wait.failure(NeverUnknown, what, wait.ended)
     return wait.last

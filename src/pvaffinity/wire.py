@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["TRANSPORT_ERRORS", "WatchStop", "decode", "is_transient", "lines", "patient", "selectors", "tells_nothing"]
+__all__ = [
+    "TRANSPORT_ERRORS",
+    "Silence",
+    "WatchStop",
+    "decode",
+    "is_transient",
+    "lines",
+    "patient",
+    "selectors",
+    "tells_nothing",
+]
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tenacity
 import urllib3
@@ -24,9 +34,11 @@ def is_transient(error: ApiError) -> bool:
     """Whether an answer says nothing about what was asked, only that the server could not answer at the time.
 
     429 where it is full, shuts down or fills its caches; 503 and 504; and 500 where etcd did not answer in time or has
-    just got another leader. No other 500, such as a panic's: that is the server's own fault.
+    just got another leader. No other 500, such as a panic's: that is the server's own fault; nor one of an etcd
+    whose disk is full, which stays so until somebody makes room.
     """
-    return error.code in (429, 503, 504) or (error.code == 500 and "etcdserver: " in error.message)
+    late = "etcdserver: " in error.message and "space exceeded" not in error.message
+    return error.code in (429, 503, 504) or (error.code == 500 and late)
 
 
 def tells_nothing(error: BaseException) -> bool:
@@ -54,6 +66,34 @@ def patient(*, repeatable: bool, once: bool = False) -> tenacity.Retrying:
 
     wait = tenacity.wait_exponential(0.1, max=1)
     return tenacity.Retrying(retry=tenacity.retry_if_exception(again), stop=enough, wait=wait, reraise=True)
+
+
+class Silence:
+    """A server that does not answer, and is known not to do so any more, is not asked again and again.
+
+    Attributes:
+        ended: why it will not answer any more, "" where it may; asked only after an answer did not come.
+    """
+
+    def __init__(self) -> None:
+        self.ended: Callable[[], str] = lambda: ""
+        self._lasts = False
+
+    @contextlib.contextmanager
+    def broken(self) -> Iterator[None]:
+        """Around a request: only the first one of a server that has ended takes its whole time.
+
+        Raises:
+            ConnectionError: why it has ended.
+        """
+        if self._lasts and (why := self.ended()):
+            raise ConnectionError(why)
+        try:
+            yield
+        except TRANSPORT_ERRORS:
+            self._lasts = True
+            raise
+        self._lasts = False
 
 
 class WatchStop:

@@ -167,8 +167,13 @@ class Provider(Protocol):
                 without flags then makes it what it was.
         """
 
-    def ailing(self, cluster: Cluster) -> str:
-        """Which of its components are known to be dead, in one line; "" where none is, or nothing is known."""
+    def ailing(self, cluster: Cluster, *of: str) -> str:
+        """Which of its components are known to be dead, in one line; "" where none is, or nothing is known.
+
+        Args:
+            cluster: whose.
+            of: ask for these only, such as ``etcd`` or ``kubelet-worker2``.
+        """
 
     def export_logs(self, cluster: Cluster, destination: Path) -> None:
         """Copy component logs into a directory (Power.COMPONENT_LOGS)."""

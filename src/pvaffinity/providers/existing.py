@@ -166,7 +166,7 @@ class ExistingProvider:
     def disown(self, cluster: Cluster) -> None:
         """There is nothing to keep: the cluster outlives every session."""
 
-    def ailing(self, cluster: Cluster) -> str:
+    def ailing(self, cluster: Cluster, *of: str) -> str:
         """See :meth:`pvaffinity.providers.base.Provider.ailing`; nothing is known here."""
         return ""
 

@@ -148,7 +148,7 @@ class KindProvider:
         """See :meth:`pvaffinity.providers.base.Provider.disown`."""
         write_whole(cluster.directory / "owner.json", json.dumps({"kept": True}))
 
-    def ailing(self, cluster: Cluster) -> str:
+    def ailing(self, cluster: Cluster, *of: str) -> str:
         """See :meth:`pvaffinity.providers.base.Provider.ailing`; nothing is known here."""
         return ""
 

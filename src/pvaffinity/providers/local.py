@@ -168,15 +168,17 @@ class LocalProvider:
         argv, seconds = with_flags(configured, flags), BUDGETS["component"].seconds
         self._order(cluster, "component-start", component=component, argv=argv, seconds=seconds)
 
-    def ailing(self, cluster: Cluster) -> str:
+    def ailing(self, cluster: Cluster, *of: str) -> str:
         """See :meth:`pvaffinity.providers.base.Provider.ailing`: what its supervisor says of each process."""
         try:
             daemons = control.ask(cluster.directory, "status", timeout=5).get("daemons")
-        except control.NoAnswerError as error:
-            return f"the supervisor of cluster {cluster.name} does not answer: {error}"
+        except control.SlowError as error:  # of a busy machine, say: nothing is known of a single component
+            return "" if of else f"the supervisor of cluster {cluster.name} does not answer: {error}"
+        except control.NoSupervisorError:
+            daemons = None
         if daemons is None:
             return f"cluster {cluster.name} has ended"
-        dead = ", ".join(name for name, daemon in daemons.items() if not daemon["running"])
+        dead = ", ".join(name for name, daemon in daemons.items() if not daemon["running"] and name in (of or daemons))
         return f"not running in cluster {cluster.name}: {dead}" if dead else ""
 
     @staticmethod
