@@ -205,6 +205,14 @@ def test_surroundings_are_told_apart_from_what_kubernetes_did(condition: Conditi
     assert look.unjudged == unjudged
 
 
+def test_a_node_that_joined_meanwhile_is_neither_right_nor_wrong() -> None:
+    """What nodes there were when the right ones were chosen is known; of a later one nothing is."""
+    condition = is_running_on(["node-1"], "in b", known=["node-1", "node-2"])
+    assert condition(pod("node-2", phase="Pending")).unjudged == ""
+    later = condition(pod("node-3", phase="Pending"))
+    assert (later.state, later.unjudged) == ("terminal", "node node-3 joined the cluster meanwhile")
+
+
 def test_looks_say_what_was_seen() -> None:
     """What a look saw is one line that holds phase, node, containers and the scheduler's reason."""
     assert describe(None) == "no such object"

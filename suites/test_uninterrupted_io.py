@@ -6,7 +6,7 @@ The volume is a directory of the node, so that a second pod finds the data on th
 import pytest
 
 from pvaffinity.affinity import in_region, in_zone, on_disk
-from pvaffinity.conditions import is_affected_since, is_scheduled
+from pvaffinity.conditions import is_affected_since, is_scheduled_for
 from pvaffinity.heartbeat import damage
 
 pytestmark = [
@@ -23,7 +23,7 @@ CHANGES = {
 
 
 @pytest.fixture
-def undisturbed(heartbeat, move, pod, until, never):
+def undisturbed(cluster, heartbeat, move, pod, until, never):
     """Change the affinity of a volume that is being written to, and see the same container write on."""
 
     def see(before, after, **more):
@@ -34,7 +34,8 @@ def undisturbed(heartbeat, move, pod, until, never):
 
         acknowledged = heart.newest()
         heart.pod.touch()
-        until(pod(heart.volume), is_scheduled)  # the scheduler has worked with the new affinity; the kubelet was told
+        allowed = cluster.running_on(*cluster.topology.matching(after))
+        until(pod(heart.volume), is_scheduled_for(allowed))  # the scheduler has worked with the new affinity
         never(heart.pod, is_affected_since(alive), during=3)
         assert heart.judge(since=acknowledged).startswith(written)
         return heart

@@ -1,7 +1,8 @@
 """Whether an error judges Kubernetes: a wrong answer does; no answer, or one about something else, does not.
 
-Only *broken* accuses Kubernetes, and only two things say it: a failed assertion, as a wait's errors are, and an answer of
-the server that is a verdict. What else ends a check is *not judged*, with the reason: a fault of the suite's own, too.
+Only *broken* accuses Kubernetes, and only two things say it: a failed assertion, as a wait's errors are, and an answer
+of the server that is a verdict. What else ends a check is *not judged*, with the reason: a fault of the suite's own,
+too.
 """
 
 from __future__ import annotations
