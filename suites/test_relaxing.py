@@ -6,6 +6,7 @@ import pytest
 
 from pvaffinity.affinity import HOSTNAME, in_region, in_zone
 from pvaffinity.conditions import is_running, is_scheduled, is_scheduled_for, is_unschedulable_because
+from pvaffinity.judging import NotJudgedError
 from pvaffinity.outcomes import IMMUTABLE
 
 pytestmark = [pytest.mark.behaviour("relaxing"), pytest.mark.cluster("gate-on")]
@@ -92,11 +93,12 @@ def test_volume_and_claim_stay_bound_to_each_other(cluster, volume, pod, until, 
     assert pv["spec"].get("claimRef", {}).get("uid") == claim["metadata"]["uid"] == vol.claim.uid
     assert pv["metadata"]["uid"] == vol.uid
     for ref in (vol.ref, vol.claim.ref):
-        seen = [entry.text for entry in timeline.entries if (entry.kind, entry.name) == (ref.kind, ref.name)]
-        since_bound = list(dropwhile(lambda text: not text.startswith("Bound"), seen))
-        assert since_bound, f"{ref} was not seen"
-        others = [text for text in since_bound if not text.startswith("Bound")]
+        seen = [entry for entry in timeline.entries if (entry.kind, entry.name) == (ref.kind, ref.name)]
+        since_bound = list(dropwhile(lambda entry: not entry.text.startswith("Bound"), seen))
+        others = [entry.text for entry in since_bound if not entry.text.startswith("Bound")]
         assert not others, f"{ref} was Bound, and then not: {others}"
+        if not since_bound or timeline.interrupted(ref.kind, since_bound[0].at):
+            raise NotJudgedError(f"{ref} was not watched without a gap since it was Bound")
 
 
 @LOOKS_AGAIN

@@ -23,7 +23,7 @@ CHANGES = {
 
 
 @pytest.fixture
-def undisturbed(cluster, heartbeat, move, pod, until, never):
+def undisturbed(cluster, heartbeat, move, touch, pod, until, never):
     """Change the affinity of a volume that is being written to, and see the same container write on."""
 
     def see(before, after, **more):
@@ -33,7 +33,7 @@ def undisturbed(cluster, heartbeat, move, pod, until, never):
         move(heart.volume, after)
 
         acknowledged = heart.newest()
-        heart.pod.touch()
+        touch(heart.pod)
         allowed = cluster.running_on(*cluster.topology.matching(after))
         until(pod(heart.volume), is_scheduled_for(allowed))  # the scheduler has worked with the new affinity
         never(heart.pod, is_affected_since(alive), during=3)
