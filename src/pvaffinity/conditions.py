@@ -8,7 +8,6 @@ from __future__ import annotations
 __all__ = [
     "Condition",
     "Look",
-    "has_affinity",
     "has_event",
     "is_affected_since",
     "is_available",
@@ -33,7 +32,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pvaffinity.affinity import Affinity
 from pvaffinity.describing import condition_of, describe, is_leaving, status_of
 from pvaffinity.objects import Obj
 from pvaffinity.surroundings import surroundings
@@ -158,17 +156,6 @@ def is_ready_statefulset(replicas: int) -> Condition:
         return Look("met" if current and counts == {replicas} else "not yet", describe(obj))
 
     return Condition(f"ready with {replicas} replicas", check, "start")
-
-
-def has_affinity(affinity: Affinity | None) -> Condition:
-    """A PersistentVolume whose stored node affinity is this one; None: it has none."""
-    wanted = None if affinity is None else affinity.to_dict()
-
-    def check(obj: Obj | None) -> Look:
-        stored = None if obj is None else obj["spec"].get("nodeAffinity")
-        return Look("met" if obj is not None and stored == wanted else "not yet", describe(obj))
-
-    return Condition(f"stored with the affinity {affinity or 'none'}", check, "api")
 
 
 def has_event(reason: str, text: str = "", *, uid: str | None = None, budget: str = "mount-event") -> Condition:
