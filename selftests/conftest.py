@@ -50,11 +50,12 @@ def own_run(monkeypatch):
 @pytest.fixture
 def quick_waits(monkeypatch):
     """Waits look again soon, and ask a server that does not answer only for a moment."""
-    from pvaffinity import looking
+    from pvaffinity import looking, waiting
 
     monkeypatch.setattr(looking, "_SLICE", 0.2)
     monkeypatch.setattr(looking, "_PAUSE", 0.01)
     monkeypatch.setattr(looking, "_LAST", 0.05)
+    monkeypatch.setattr(waiting, "_BACK_OFF", 0.3)
 
 
 @pytest.fixture(scope="module")

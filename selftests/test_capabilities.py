@@ -17,8 +17,10 @@ IMMUTABLE = ApiError(422, "Invalid", "immutable", [Cause("FieldValueInvalid", "n
 class Server:
     """Answers the probe's update as told, and remembers what exists."""
 
-    def __init__(self, answer: Any = None, *, metrics: Any = "", create: ApiError | None = None) -> None:
-        self.answer, self.metrics, self.refusal = answer, metrics, create
+    def __init__(
+        self, answer: Any = None, *, metrics: Any = "", create: ApiError | None = None, allowed: bool = True
+    ) -> None:
+        self.answer, self.metrics, self.refusal, self.allowed = answer, metrics, create, allowed
         self.volumes: set[str] = set()
 
     def create(self, volume: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +37,11 @@ class Server:
         if isinstance(self.answer, Exception):
             raise self.answer
         return Response(200, {"spec": self.answer or body["spec"]}, ())
+
+    def request(self, method: str, path: str, review: dict[str, Any], **_: Any) -> Response:
+        """Who may do what."""
+        assert review["spec"]["resourceAttributes"]["verb"] == "patch"
+        return Response(201, {"status": {"allowed": self.allowed}}, ())
 
     def delete(self, ref: Any) -> bool:
         """Forget a volume."""
@@ -58,9 +65,10 @@ UNCHANGED = {"nodeAffinity": in_zone("before").to_dict()}
         (IMMUTABLE, "off"),
         (ApiError(422, "Invalid", "x", [Cause("FieldValueForbidden", "nodeAffinity")]), "off"),
         (ApiError(400, "BadRequest", "no"), "unknown"),
+        (ApiError(403, "Forbidden", "no"), "unknown"),
         (UNCHANGED, "unknown"),
     ],
-    ids=["accepted", "immutable", "another cause", "another code", "taken but not applied"],
+    ids=["accepted", "immutable", "another cause", "another code", "allowed and forbidden", "taken but not applied"],
 )
 def test_the_answer_to_an_update_is_the_gates_state(answer, state):
     """Accepted is on, invalid is off whatever the cause, all else is unknown; the probe's volume is deleted."""
@@ -80,7 +88,7 @@ def test_the_answer_to_an_update_is_the_gates_state(answer, state):
 )
 def test_who_may_not_ask_learns_no_state(answer):
     """Lacking rights, and an admission policy's or webhook's refusal, are never taken for a state of the gate."""
-    server = Server(answer)
+    server = Server(answer, allowed=False)
     with pytest.raises(UserError, match="the gate cannot be probed"):
         gate_state(server)  # type: ignore[arg-type]
     assert not server.volumes
@@ -91,6 +99,12 @@ def test_who_may_not_create_volumes_is_told_so():
     with pytest.raises(UserError, match="creating a PersistentVolume is refused") as caught:
         gate_state(Server(create=ApiError(403, "Forbidden", "no")))  # type: ignore[arg-type]
     assert "persistentvolumes" in caught.value.fix
+
+
+def test_a_server_that_cannot_answer_says_nothing_about_rights():
+    """Nobody is told to use another identity because the API server was full."""
+    with pytest.raises(ApiError, match="503"):
+        gate_state(Server(create=ApiError(503, "ServiceUnavailable", "later")))  # type: ignore[arg-type]
 
 
 METRICS = """# HELP kubernetes_feature_enabled [BETA] x

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from pvaffinity.affinity import in_region, in_zone
+from pvaffinity.affinity import in_zone
 from pvaffinity.conditions import (
     Condition,
     describe,
-    has_affinity,
     has_event,
     is_affected_since,
     is_available,
@@ -119,10 +118,6 @@ ON_1 = is_running_on(["node-1"], "in us-east1-b")
         (is_ready_statefulset(2), statefulset(2, observedGeneration=1, replicas=2, readyReplicas=2), "not yet"),
         (is_ready_statefulset(2), statefulset(1, observedGeneration=1, replicas=3, readyReplicas=2), "not yet"),
         (is_ready_statefulset(0), statefulset(1, observedGeneration=1, replicas=0), "met"),
-        (has_affinity(in_zone("a")), volume("Bound", in_zone("a")), "met"),
-        (has_affinity(in_zone("a")), volume("Bound", in_region("a")), "not yet"),
-        (has_affinity(None), volume("Bound"), "met"),
-        (has_affinity(None), None, "not yet"),
         (replacing("u1", is_running), RUNNING, "not yet"),
         (replacing("u0", is_running), RUNNING, "met"),
         (replacing("u0", is_running), None, "not yet"),
@@ -180,6 +175,8 @@ def test_a_refusals_usual_words_are_known_and_others_are_not_taken_for_them() ->
     assert not re.search(words, TAINTED)
 
 
+BY_KUBELET = [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": "its own"}]
+BY_GC = [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": "node is gone"}]
 IMAGE = [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]
 
 
@@ -193,6 +190,11 @@ IMAGE = [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "mess
         (is_waiting_to_start, pod("n", phase="Failed", reason="UnexpectedAdmissionError"), "UnexpectedAdmissionError:"),
         (is_running, pod("n", phase="Failed", reason="VolumeNodeAffinity"), ""),
         (is_running, pod("n", phase="Failed", reason="SomethingNew"), ""),
+        (is_running, pod("n", phase="Failed", reason="VolumeNodeAffinity", conditions=BY_KUBELET), ""),
+        (is_running, pod("n", phase="Failed", conditions=BY_KUBELET), ""),
+        (is_running, pod("n", phase="Running", conditions=BY_KUBELET), ""),
+        (is_running, pod("n", phase="Failed", reason="Evicted", conditions=BY_KUBELET), "Evicted:"),
+        (is_running, pod("n", phase="Failed", conditions=BY_GC), "DeletionByPodGC: node is gone"),
         (ON_1, pod("node-2", phase="Failed", reason="Evicted"), ""),
         (ON_1, pod("node-1", phase="Failed", reason="Evicted"), "Evicted:"),
         (is_running, RUNNING, ""),
@@ -203,6 +205,14 @@ def test_surroundings_are_told_apart_from_what_kubernetes_did(condition: Conditi
     look = condition(obj)
     assert look.state in ("terminal", "not yet", "met")
     assert look.unjudged == unjudged
+
+
+def test_a_node_that_joined_meanwhile_is_neither_right_nor_wrong() -> None:
+    """What nodes there were when the right ones were chosen is known; of a later one nothing is."""
+    condition = is_running_on(["node-1"], "in b", known=["node-1", "node-2"])
+    assert condition(pod("node-2", phase="Pending")).unjudged == ""
+    later = condition(pod("node-3", phase="Pending"))
+    assert (later.state, later.unjudged) == ("terminal", "node node-3 joined the cluster meanwhile")
 
 
 def test_looks_say_what_was_seen() -> None:
@@ -222,7 +232,6 @@ def test_names_fit_into_sentences() -> None:
     """Names read after "was not"."""
     assert str(ON_1) == "running on a node in us-east1-b"
     assert str(replacing("u", is_running)) == "replaced and running"
-    assert str(has_affinity(None)) == "stored with the affinity none"
 
 
 def running(**changes: Any) -> Obj:

@@ -15,6 +15,8 @@ NOT_HERE = "def test_not_here(cluster): pytest.skip('not supported: no second zo
 LEFT = "def test_left(cluster): pytest.skip('left out')\n"
 SET_UP = "@pytest.fixture\ndef gone(cluster): raise AssertionError('gone')\ndef test_set_up(gone): pass\n"
 TEARDOWN = "@pytest.fixture\ndef stays(cluster):\n    yield\n    assert not 'stays'\ndef test_end(stays): pass\n"
+OWN = "def test_own(cluster): {}['spec']\n"
+SAID = "def test_said(cluster): pytest.fail('wrong')\n"
 GAP = "@pytest.mark.xfail(raises=AssertionError)\n"
 
 
@@ -33,6 +35,7 @@ def session(tmp_path):
         (GOOD + GAP + BAD, 0, "exit code 0: all that was asked for holds"),
         (GOOD + BAD + LOST, 1, "exit code 1: 1 check broken; 1 check of 3 not judged"),
         (GAP + GOOD, 1, "exit code 1: 1 check broken"),
+        (GOOD + SAID + OWN, 1, "exit code 1: 1 check broken; 1 check of 3 not judged"),
         (GOOD + LOST, 6, "exit code 6: nothing is broken; 1 check of 2 not judged; to repeat just that: pytest "),
         (GOOD + SET_UP, 6, "exit code 6: nothing is broken; 1 check of 2 not judged"),
         (GOOD + TEARDOWN, 6, "exit code 6: nothing is broken; 1 check of 2 not judged"),
@@ -46,6 +49,16 @@ def test_exit_code_and_last_line_say_the_same(session, tests, code, last):
     found, said = session(tests, *(["-n1"] if LOST in tests else []))
     assert found == code, said
     assert said.splitlines()[-1].startswith(last), said
+
+
+def test_a_fault_of_the_suites_own_is_told_as_one_with_its_stack(session):
+    """It accuses nobody, in JUnit neither, and whoever mends the suite sees where it was."""
+    code, said = session(OWN)
+    assert code == 6, said
+    assert "def test_own(cluster): {}['spec']" in said
+    assert session.found("outcome", "reason") == {"test_own": ("not judged", "the suite itself: KeyError: 'spec'")}
+    suite = ElementTree.parse(session.directory / "reports/junit.xml").getroot().find("testsuite")
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
 
 
 def test_a_cluster_that_cannot_be_made_is_a_usage_error_unless_something_is_broken(session):

@@ -10,7 +10,7 @@ import pytest
 
 from pvaffinity import heartbeat
 from pvaffinity.budgets import BUDGETS
-from pvaffinity.heartbeat import Beat, judge, parse
+from pvaffinity.heartbeat import Beat, damage, judge, parse
 from pvaffinity.manifests import SHELL_IMAGE
 from pvaffinity.nodeimage.recipe import load_recipe
 
@@ -139,6 +139,8 @@ def test_lost_and_damaged_lines_are_broken(text, why):
     """A hole, a writer that began anew, a missing beginning, time running backwards and rubbish are all findings."""
     with pytest.raises(ValueError, match=why):
         parse(text)
+    assert damage(text)
+    assert not damage(CONTROL)
     assert judge(text, CONTROL, since=0, least=0).verdict == "broken"
 
 

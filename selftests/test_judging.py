@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 
 import pytest
 import urllib3
 
 from pvaffinity.errors import ApiError, Cause, UserError
-from pvaffinity.judging import NotJudgedError, why_not_judged
+from pvaffinity.judging import ITSELF, NotJudgedError, why_not_judged
 from pvaffinity.kubectl import Completed, KubectlError
 from pvaffinity.outcomes import FORBIDDEN, IMMUTABLE, Accepted, attempt
 from pvaffinity.races.observe import SweepError, TooSlowError
@@ -34,6 +35,12 @@ INVALID = ApiError(422, "Invalid", "no", [Cause("FieldValueInvalid", "nodeAffini
 
 def raised_from(cause: BaseException) -> BaseException:
     error = AssertionError("it did not work")
+    error.__cause__ = cause
+    return error
+
+
+def refused_write(cause: BaseException) -> BaseException:
+    error = SweepError("the server refused a write")
     error.__cause__ = cause
     return error
 
@@ -84,8 +91,8 @@ def test_what_is_no_answer_or_about_something_else_judges_nobody(error: BaseExce
         INVALID,
         ApiError(404, "NotFound", "no"),
         ApiError(409, "Conflict", "no"),
-        SweepError("the server refused a write"),
-        FileNotFoundError(errno.ENOENT, "no such file"),
+        refused_write(INVALID),
+        raised_from(ValueError("line 3 is damaged")),
         beside(ConnectionResetError("reset")),
         ExceptionGroup("two", [TimeoutError("late"), AssertionError("wrong")]),
     ],
@@ -94,6 +101,28 @@ def test_what_is_no_answer_or_about_something_else_judges_nobody(error: BaseExce
 def test_a_wrong_answer_is_a_judgement(error: BaseException) -> None:
     """Also beside something that was no answer, and where only part of a group is none."""
     assert why_not_judged(error) == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("spec"),
+        StopIteration(),
+        json.JSONDecodeError("Expecting value", "{", 1),
+        RuntimeError("can't start new thread"),
+        OSError(errno.EIO, "Input/output error"),
+        SweepError("no node matches: there is nothing to lose in this race"),
+        refused_write(KeyError("resourceVersion")),
+        ExceptionGroup("two", [KeyError("spec"), TimeoutError("late")]),
+    ],
+    ids=repr,
+)
+def test_a_fault_of_the_suites_own_accuses_nobody(error: BaseException) -> None:
+    """Whatever is neither an assertion nor an answer is named as the suite's, with its kind."""
+    why = why_not_judged(error)
+    first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+    assert why.startswith(f"{ITSELF}{type(first).__name__}")
+    assert "\n" not in why
 
 
 @pytest.mark.parametrize("error", NO_VERDICT, ids=str)

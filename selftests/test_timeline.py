@@ -12,7 +12,7 @@ import pytest
 from pvaffinity import timeline as module
 from pvaffinity.affinity import in_region, in_zone
 from pvaffinity.errors import ApiError
-from pvaffinity.objects import Obj
+from pvaffinity.objects import Obj, Ref
 from pvaffinity.timeline import Timeline
 
 Step = tuple[str, Obj] | Exception
@@ -134,6 +134,19 @@ def test_expired_history_and_missed_deletion() -> None:
     streams.lists["PersistentVolume"] = [[volume(10, in_zone("a"))], []]
     line = record(streams)
     assert [e.text for e in line.entries] == ["Bound, nodeAffinity topology.kubernetes.io/zone In [a]", "deleted"]
+
+
+def test_a_gap_is_known_of() -> None:
+    """A kind that was listed anew may have changed unseen before that, and no longer after it; others have not."""
+    moments: list[float] = []
+    streams = _Streams(PersistentVolume=[[ApiError(410, "Expired", "too old")], []])
+    streams.lists["PersistentVolume"] = [[volume(10, in_zone("a"))]]
+    line = record(streams, meanwhile=lambda _: moments.append(time.monotonic()))
+    assert line.interrupted("PersistentVolume", line.entries[0].at)
+    assert not line.interrupted("PersistentVolume", moments[0])
+    assert not line.interrupted("Pod", moments[0])
+    assert Timeline(_Streams(), "ns").interrupted("Pod", 0)  # type: ignore[arg-type]
+    assert line.last(Ref("PersistentVolume", "pv-a")) == volume(10, in_zone("a"))
 
 
 def test_trouble_is_entered_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -23,14 +24,18 @@ class Says:
 
     def __init__(self, why: str = "", obstacle: str = "") -> None:
         self.why, self.standing, self.asked = why, obstacle, 0
+        self.then: Callable[[bool], object] = bool
 
     def obstacle(self, last: Obj | None) -> str:
         """What stands in the way."""
         return self.standing
 
-    def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
+    def why_nothing(
+        self, ref: Ref, budget: Budget, last: Obj | None, nodes: Collection[str] = (), *, volume: bool = False
+    ) -> str:
         """Why nothing can be expected."""
         self.asked += 1
+        self.then(volume)
         return self.why
 
 
@@ -49,6 +54,18 @@ def test_a_control_that_succeeds_leaves_the_judgement() -> None:
     server.put(phase="Pending")
     with pytest.raises(WaitTimeout):
         wait(server, budget=0.1, control=Says())
+
+
+@pytest.mark.parametrize(("with_volume", "kind"), [(False, WaitUnknown), (True, WaitTimeout)])
+def test_what_comes_as_late_as_a_control_is_not_judged(with_volume: bool, kind: type[Exception]) -> None:
+    """Seen after the control without a volume; what comes only after one with a volume was woken by that."""
+    server, says = Server(), Says()
+    server.put(phase="Pending")
+    says.then = lambda volume: run(server) if volume == with_volume else None
+    with pytest.raises(kind, match="was not running within" if with_volume else "came late, .*as did a control") as got:
+        wait(server, budget=0.1, control=says)
+    assert bool(why_not_judged(got.value)) != with_volume
+    assert says.asked == 1 + with_volume
 
 
 def test_a_wait_that_is_met_asks_no_control() -> None:

@@ -6,8 +6,8 @@ The volume is a directory of the node, so that a second pod finds the data on th
 import pytest
 
 from pvaffinity.affinity import in_region, in_zone, on_disk
-from pvaffinity.conditions import is_affected_since, is_scheduled
-from pvaffinity.heartbeat import parse
+from pvaffinity.conditions import is_affected_since, is_scheduled_for
+from pvaffinity.heartbeat import damage
 
 pytestmark = [
     pytest.mark.behaviour("io"),
@@ -23,7 +23,7 @@ CHANGES = {
 
 
 @pytest.fixture
-def undisturbed(heartbeat, move, pod, until, never):
+def undisturbed(cluster, heartbeat, move, touch, pod, until, never):
     """Change the affinity of a volume that is being written to, and see the same container write on."""
 
     def see(before, after, **more):
@@ -33,8 +33,9 @@ def undisturbed(heartbeat, move, pod, until, never):
         move(heart.volume, after)
 
         acknowledged = heart.newest()
-        heart.pod.touch()
-        until(pod(heart.volume), is_scheduled)  # the scheduler has worked with the new affinity; the kubelet was told
+        touch(heart.pod)
+        allowed = cluster.running_on(*cluster.topology.matching(after))
+        until(pod(heart.volume), is_scheduled_for(allowed))  # the scheduler has worked with the new affinity
         never(heart.pod, is_affected_since(alive), during=3)
         assert heart.judge(since=acknowledged).startswith(written)
         return heart
@@ -75,4 +76,4 @@ def test_data_is_there_when_the_volume_is_mounted_anew(heartbeat, move, places):
 
     found = heart.reread()
     assert found.startswith(written)
-    parse(found)
+    assert not damage(found)

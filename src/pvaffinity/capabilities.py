@@ -18,10 +18,11 @@ from pvaffinity.affinity import in_zone
 from pvaffinity.api import MERGE_PATCH, Api
 from pvaffinity.clusterconfig import GATE
 from pvaffinity.errors import ApiError, UserError
+from pvaffinity.identities import can_i
 from pvaffinity.manifests import persistent_volume
 from pvaffinity.objects import ref_of
 from pvaffinity.outcomes import Accepted, attempt
-from pvaffinity.refusals import by_admission
+from pvaffinity.refusals import by_admission, no_verdict
 
 _METRIC = re.compile(
     rf'^kubernetes_feature_enabled{{name="{GATE}",stage="(?P<stage>[^"]*)"}} (?P<value>[0-9.e+]+)$', re.MULTILINE
@@ -56,7 +57,8 @@ def gate_state(api: Api) -> Literal["on", "off", "unknown"]:
     A throw-away volume is created and asked to move to another zone by a server-side dry-run, which is validated like
     any update and stores nothing; then the volume is deleted. Servers with the gate off, and those that do not know it,
     refuse with 422 Invalid. Which cause they name is for the checks to judge: a server that names another one is off
-    all the same. Any other answer of a server is *unknown*, which no configuration promises.
+    all the same. Any other answer of a server is *unknown*, which no configuration promises: also a refusal with 403 of
+    what this identity may do, as SelfSubjectAccessReview says.
 
     Raises:
         UserError: the identity may not write volumes, or a policy or webhook refuses it.
@@ -67,6 +69,8 @@ def gate_state(api: Api) -> Literal["on", "off", "unknown"]:
     try:
         stored = api.create(volume)
     except ApiError as error:
+        if no_verdict(error) and not by_admission(error.message):
+            raise
         raise UserError(
             f"the gate cannot be probed: creating a PersistentVolume is refused: {error}",
             "use an identity that may create, patch and delete persistentvolumes, such as a cluster administrator",
@@ -83,7 +87,7 @@ def gate_state(api: Api) -> Literal["on", "off", "unknown"]:
     if isinstance(outcome, Accepted):
         taken = outcome.object["spec"].get("nodeAffinity") != stored["spec"].get("nodeAffinity")
         return "on" if taken else "unknown"
-    if outcome.code == 403:
+    if outcome.code == 403 and not can_i(api, "patch", "persistentvolumes", name=name):
         raise _guarded(str(outcome), outcome.message)
     return "off" if outcome.code == 422 else "unknown"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 __all__ = [
     "Condition",
     "Look",
-    "has_affinity",
     "has_event",
     "is_affected_since",
     "is_available",
@@ -20,6 +19,7 @@ __all__ = [
     "is_running",
     "is_running_on",
     "is_scheduled",
+    "is_scheduled_for",
     "is_succeeded",
     "is_unschedulable",
     "is_unschedulable_because",
@@ -32,7 +32,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pvaffinity.affinity import Affinity
 from pvaffinity.describing import condition_of, describe, is_leaving, status_of
 from pvaffinity.objects import Obj
 from pvaffinity.surroundings import surroundings
@@ -67,6 +66,7 @@ class Condition:
         follows: another object of the same name is as good; where False, it is terminal.
         words: finds the usual message in what met it. A state that is met in other words is not proven by them, and
             wants a proof that does without (:meth:`pvaffinity.controls.Controls.prove`).
+        nodes: names of those a pod is awaited on; none where any will do. A control goes to one of them, too.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Condition:
     events: bool = False
     follows: bool = False
     words: str = ""
+    nodes: frozenset[str] = frozenset()
 
     def __call__(self, obj: Obj | None) -> Look:
         """Look at the object, or at one event."""
@@ -84,22 +85,30 @@ class Condition:
         return self.name
 
 
-def is_running_on(nodes: Collection[str], label: str) -> Condition:
+def is_running_on(nodes: Collection[str], label: str, known: Collection[str] = ()) -> Condition:
     """A pod that runs on one of these nodes (by name); bound to another one is terminal.
 
     Args:
         nodes: node names, as from :class:`~pvaffinity.topology.Topology`.
         label: says in a message which nodes these are, such as ``in us-east1-c``.
+        known: names of all nodes there were when these were chosen. Of a pod on one that joined the cluster later
+            nobody can say whether it is right there. Without any, none has joined.
     """
     names = frozenset(nodes)
 
     def check(obj: Obj | None) -> Look:
         node = None if obj is None else obj["spec"].get("nodeName")
         if node and node not in names:
-            return Look("terminal", describe(obj))
+            joined = known and node not in known
+            return Look("terminal", describe(obj), f"node {node} joined the cluster meanwhile" if joined else "")
         return _running(obj)
 
-    return Condition(f"running on a node {label}", check, "start")
+    return Condition(f"running on a node {label}", check, "start", nodes=names)
+
+
+def is_scheduled_for(condition: Condition) -> Condition:
+    """A pod that a scheduler has bound, on its way to what is awaited next, such as running on some nodes."""
+    return replace(is_scheduled, nodes=condition.nodes)
 
 
 def is_unschedulable_because() -> Condition:
@@ -147,17 +156,6 @@ def is_ready_statefulset(replicas: int) -> Condition:
         return Look("met" if current and counts == {replicas} else "not yet", describe(obj))
 
     return Condition(f"ready with {replicas} replicas", check, "start")
-
-
-def has_affinity(affinity: Affinity | None) -> Condition:
-    """A PersistentVolume whose stored node affinity is this one; None: it has none."""
-    wanted = None if affinity is None else affinity.to_dict()
-
-    def check(obj: Obj | None) -> Look:
-        stored = None if obj is None else obj["spec"].get("nodeAffinity")
-        return Look("met" if obj is not None and stored == wanted else "not yet", describe(obj))
-
-    return Condition(f"stored with the affinity {affinity or 'none'}", check, "api")
 
 
 def has_event(reason: str, text: str = "", *, uid: str | None = None, budget: str = "mount-event") -> Condition:

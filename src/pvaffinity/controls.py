@@ -1,9 +1,9 @@
 """Controls: the same path as a test's, made now and without the promise under test.
 
 A wait that ran out accuses Kubernetes only if the cluster does anything at all. So before that a control is made: a pod
-that is placed like the awaited one, and has a volume without affinity if that one has a volume, must be scheduled, or
-run; a claim of such a volume must be bound; and so on. Where it is not, in about ten times what is usual, the component
-awaited is down or starved, and nothing is judged.
+that is placed like the awaited one must be scheduled, or run, first one without a volume and then, if that one has a
+volume, one with a volume without affinity; a claim of such a volume must be bound; and so on. Where it is not, in about
+ten times what is usual, the component awaited is down or starved, and nothing is judged.
 
 A control is also what proves a reason without reading it: a pod like the refused one, whose volume has no affinity, is
 placed, or runs on the node in question. Then nothing but the affinity can keep the other one out.
@@ -17,10 +17,10 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from pvaffinity import manifests
-from pvaffinity.affinity import HOSTNAME
 from pvaffinity.api import TRANSPORT_ERRORS, Api
 from pvaffinity.budgets import Budget
 from pvaffinity.conditions import (
@@ -38,7 +38,7 @@ from pvaffinity.errors import ApiError
 from pvaffinity.objects import Obj, Ref, ref_of
 from pvaffinity.places import NotSupportedError
 from pvaffinity.refusals import by_admission
-from pvaffinity.waiting import WaitError, WaitTimeout, WaitUnknown, never, until
+from pvaffinity.waiting import WaitError, WaitUnknown, never, until
 
 _STEPS: Mapping[str, tuple[Condition, ...]] = {
     "schedule": (is_scheduled,),
@@ -92,25 +92,32 @@ class Controls:
         self._asked = time.monotonic()
         return self._ailing(f"kubelet-{node}")
 
-    def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
+    def why_nothing(
+        self, ref: Ref, budget: Budget, last: Obj | None, nodes: Collection[str] = (), *, volume: bool = False
+    ) -> str:
         """Make the control of a wait that ran out; "" where it did as it should, else why nothing can be expected.
 
         Args:
             ref: what was awaited.
             budget: the wait's; it says how far a pod was to get.
             last: the object as last seen.
+            nodes: names of those it was awaited on; none where any would have done.
+            volume: the second part, for a pod that has one: the control has a new volume, too. That makes the scheduler
+                try every waiting pod again, so that nothing can be said of the awaited one afterwards.
         """
+        if volume and not (ref.kind == "Pod" and budget.name in _STEPS and _has_claims(last)):
+            return ""
         if dead := self._ailing():
             return dead
         try:
             with contextlib.ExitStack() as made:
-                if ref.kind == "StatefulSet" or _is_replica(last):
+                if not volume and (ref.kind == "StatefulSet" or _is_replica(last)):
                     name = Ref("StatefulSet", self._name(), self._namespace)
                     self._make(made, manifests.stateful_set(name, []))
                     self._await(name, is_ready_statefulset(1))
                 if ref.kind == "Pod" and budget.name in _STEPS:
-                    claims = self._seen_volume(made) if _has_claims(last) else []
-                    self._pod(made, self._placed_like(last), _STEPS[budget.name], claims)
+                    claims = self._seen_volume(made) if volume else []
+                    self._pod(made, _placed_like(last, nodes), _STEPS[budget.name], claims)
                 elif budget.name in ("bind", "deletion") and ref.kind.startswith("PersistentVolume"):
                     self._bound_claim(made, gone=budget.name == "deletion")
         except WaitError as error:
@@ -130,8 +137,8 @@ class Controls:
         Raises:
             NotSupportedError: no node would take the pod without its volume's affinity either.
             WaitError: it is not so: the pod got in after all, or was not refused again.
-            WaitUnknown: the control was not even tried.
-            ApiError: the control was refused.
+            WaitUnknown: the control did not get there, or could not be made.
+            ApiError: the pod is gone.
         """
         said = met.get("message") if condition.events else condition_of(met, "PodScheduled").get("message")
         if not condition.words or re.search(condition.words, f"{met.get('reason', '')} {said or ''}"):
@@ -147,11 +154,11 @@ class Controls:
 
     def _counterpart(self, made: contextlib.ExitStack, pod: Obj, becomes: Condition) -> int:
         """Make the pod's like with a volume without affinity; the resourceVersion at which it has become that."""
-        claim = self._bound_claim(made)
         try:
-            got = self._pod(made, self._placed_like(pod), (is_scheduled, becomes), [claim.name])
-        except WaitTimeout as error:
-            refusal = condition_of(error.last, "PodScheduled")
+            claim = self._bound_claim(made)
+            got = self._pod(made, _placed_like(pod), (is_scheduled, becomes), [claim.name])
+        except (WaitError, ApiError) as error:
+            refusal = condition_of(error.last if isinstance(error, WaitError) else None, "PodScheduled")
             if refusal.get("reason") == "Unschedulable":
                 raise NotSupportedError(
                     f"no node would take {ref_of(pod)} without its volume's affinity either: {refusal.get('message')}"
@@ -159,23 +166,15 @@ class Controls:
             raise WaitUnknown(f"the control of {ref_of(pod)} did not get there: {error}") from error
         return int(got["metadata"]["resourceVersion"])
 
-    def _placed_like(self, pod: Obj | None) -> Mapping[str, str]:
-        """The node selector of a pod that is to go where this one is, or where it may."""
-        spec: Obj = (pod or {}).get("spec") or {}
-        if not spec.get("nodeName"):
-            return spec.get("nodeSelector") or {}
-        node = self._api.get(Ref("Node", spec["nodeName"]))
-        return {HOSTNAME: node["metadata"]["labels"][HOSTNAME]}
-
     def _pod(
         self,
         made: contextlib.ExitStack,
-        selector: Mapping[str, str],
+        placed: Mapping[str, Any],
         becomes: Sequence[Condition],
         claims: Sequence[str] = (),
     ) -> Obj:
         ref = Ref("Pod", self._name(), self._namespace)
-        got = self._make(made, manifests.pod(ref, claims, selector))
+        got = self._make(made, manifests.pod(ref, claims, **placed))
         for condition in becomes:
             if condition is is_gone:
                 self._api.delete(ref)
@@ -219,6 +218,15 @@ class Controls:
 
     def _name(self) -> str:
         return f"{self._namespace}-control-{secrets.token_hex(3)}"
+
+
+def _placed_like(pod: Obj | None, nodes: Collection[str] = ()) -> Obj:
+    """What of a pod's spec has it go where this one is; or, if that is nowhere yet, where it may and is awaited."""
+    spec: Obj = (pod or {}).get("spec") or {}
+    if spec.get("nodeName"):
+        return {"affinity": manifests.on_one_of([spec["nodeName"]])}
+    like = {key: spec[key] for key in ("nodeSelector", "affinity") if spec.get(key)}
+    return {**like, "affinity": manifests.on_one_of(nodes)} if nodes else like
 
 
 def _has_claims(pod: Obj | None) -> bool:

@@ -137,6 +137,15 @@ def parse(text: str) -> tuple[Beat, ...]:
     return tuple(beats)
 
 
+def damage(text: str) -> str:
+    """What is wrong with a file of beats, see :func:`parse`; "" for nothing."""
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def judge(written: str, control: str, *, since: int, least: int, budget: Budget = BUDGETS["heartbeat"]) -> Finding:
     """Whether beats went on all the time.
 
@@ -151,16 +160,14 @@ def judge(written: str, control: str, *, since: int, least: int, budget: Budget 
         least: how many beats there must be after that one.
         budget: the longest time between two beats.
     """
-    try:
-        beats = parse(written)
-    except ValueError as error:
-        return Finding("broken", str(error))
+    if wrong := damage(written):
+        return Finding("broken", wrong)
+    beats = parse(written)
     if len(beats) < since:
         return Finding("broken", f"only {len(beats)} beats are left of {since} that had been written")
-    try:
-        others = parse(control)
-    except ValueError as error:
-        return Finding("not judged", f"the control: {error}")
+    if wrong := damage(control):
+        return Finding("not judged", f"the control: {wrong}")
+    others = parse(control)
     if not others or (beats and others[0].at > beats[0].at):
         return Finding("not judged", "the control has no beats, or only later ones")
     gaps = _gaps([*(beats or others[:1]), Beat(0, others[-1].at)], others, budget.seconds)

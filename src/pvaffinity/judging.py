@@ -1,11 +1,13 @@
 """Whether an error judges Kubernetes: a wrong answer does; no answer, or one about something else, does not.
 
-Only *broken* accuses Kubernetes. What this module finds a reason for is *not judged* instead, with that reason.
+Only *broken* accuses Kubernetes, and only two things say it: a failed assertion, as a wait's errors are, and an answer
+of the server that is a verdict. What else ends a check is *not judged*, with the reason: a fault of the suite's own,
+too.
 """
 
 from __future__ import annotations
 
-__all__ = ["NotJudgedError", "why_not_judged"]
+__all__ = ["ITSELF", "NotJudgedError", "why_not_judged"]
 
 import errno
 
@@ -14,6 +16,9 @@ from pvaffinity.kubectl import KubectlError
 from pvaffinity.refusals import no_verdict
 from pvaffinity.waiting import NeverUnknown, WaitUnknown
 from pvaffinity.wire import TRANSPORT_ERRORS
+
+ITSELF = "the suite itself: "
+"""What the reason begins with where neither Kubernetes nor its surroundings are to blame, such as for a KeyError."""
 
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of this machine: a disk, a quota, file descriptors or memory that have run out."""
@@ -24,6 +29,7 @@ class NotJudgedError(Exception):
 
 
 _UNJUDGED = (NotJudgedError, UserError, WaitUnknown, NeverUnknown, KubectlError, MemoryError, *TRANSPORT_ERRORS)
+_VERDICTS = (AssertionError, ApiError)
 
 
 def why_not_judged(error: BaseException) -> str:
@@ -35,13 +41,23 @@ def why_not_judged(error: BaseException) -> str:
     Args:
         error: what ended a check.
     """
+    why = _why(error)
+    return f"{ITSELF}{type(error).__name__}: {_line(error)}".removesuffix(": ") if why is None else why
+
+
+def _why(error: BaseException) -> str | None:
+    """As above, but None where it is neither a judgement nor known to be none."""
     if isinstance(error, BaseExceptionGroup):
         reasons = [why_not_judged(part) for part in error.exceptions]
         return reasons[0] if all(reasons) else ""
     if _is_unjudged(error):
-        text = error.what if isinstance(error, UserError) else str(error)
-        return text.partition("\n")[0] or type(error).__name__
-    return why_not_judged(error.__cause__) if error.__cause__ is not None else ""
+        return (error.what if isinstance(error, UserError) else _line(error)) or type(error).__name__
+    why = None if error.__cause__ is None else _why(error.__cause__)
+    return "" if why is None and isinstance(error, _VERDICTS) else why
+
+
+def _line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _is_unjudged(error: BaseException) -> bool:

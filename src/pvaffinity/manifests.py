@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["MARK", "SHELL_IMAGE", "SOURCES", "bound_pair", "claim", "persistent_volume", "pod", "stateful_set"]
+__all__ = [
+    "MARK",
+    "SHELL_IMAGE",
+    "SOURCES",
+    "bound_pair",
+    "claim",
+    "on_one_of",
+    "persistent_volume",
+    "pod",
+    "stateful_set",
+]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pvaffinity.objects import Obj, Ref
@@ -105,6 +115,13 @@ def pod_spec(claims: Sequence[str], node_selector: Mapping[str, str] | None = No
         **({"nodeSelector": dict(node_selector)} if node_selector else {}),
         **more,
     }
+
+
+def on_one_of(nodes: Collection[str]) -> Obj:
+    """The affinity of a pod that goes to one of these nodes, by name. The scheduler heeds it as any other."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in sorted(nodes)]
+    terms = [{"matchFields": [field]} for field in fields]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def pod(ref: Ref, claims: Sequence[str], node_selector: Mapping[str, str] | None = None, **spec: Any) -> Obj:

@@ -27,10 +27,12 @@ def surroundings(pod: Obj | None) -> str:
     """What its node, or an eviction, did to this pod, in one line; empty where nothing did."""
     status = status_of(pod)
     reason = status.get("reason") or ""
-    if status.get("phase") == "Failed" and (reason in _FAILED or reason.startswith("OutOf")):
-        return f"{reason}: {status.get('message', '')}".strip()
+    its_node = reason in _FAILED or reason.startswith("OutOf")
+    if status.get("phase") == "Failed" and reason:  # its kubelet says why; no condition says more
+        return f"{reason}: {status.get('message', '')}".strip() if its_node else ""
+    # Of an eviction, a preemption, and when a lost node's pods are deleted; a kubelet's own wants a reason beside it.
     target = condition_of(pod, "DisruptionTarget")
-    if target.get("status") == "True":  # set before an eviction, a preemption, and when a lost node's pods are deleted
+    if target.get("status") == "True" and (its_node or target.get("reason") != "TerminationByKubelet"):
         return f"{target.get('reason', 'disrupted')}: {target.get('message', '')}".strip()
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Entry", "Timeline"]
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pvaffinity.api import TRANSPORT_ERRORS, Api, WatchStop
 from pvaffinity.describing import describe
 from pvaffinity.errors import ApiError
-from pvaffinity.objects import Obj
+from pvaffinity.objects import Obj, Ref
 
 _STREAM = 300
 """Seconds after which a stream is opened anew."""
@@ -62,6 +63,7 @@ class Timeline:
         self._entries: list[Entry] = []
         self._objects: dict[tuple[str, str], Obj] = {}
         self._seen: dict[tuple[str, str], str] = {}
+        self._listed: dict[str, float] = {}  # kind → when it was listed last; infinite while it cannot be watched
         self._stops: dict[str, WatchStop] = {}
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -113,6 +115,15 @@ class Timeline:
         with self._lock:
             return [obj for (kind, _), obj in sorted(self._objects.items()) if kind == "Event"]
 
+    def last(self, ref: Ref) -> Obj | None:
+        """One object as it was last seen, deleted or not; None where it never was."""
+        with self._lock:
+            return self._objects.get((ref.kind, ref.name))
+
+    def interrupted(self, kind: str, since: float) -> bool:
+        """Whether a kind's watch has had a gap after a moment, by the monotonic clock: changes may be missing."""
+        return self._listed.get(kind, math.inf) > since
+
     def render(self, limit: int = 40) -> str:
         """The newest ``limit`` entries, one a line, in seconds since the start."""
         entries = self.entries
@@ -132,6 +143,7 @@ class Timeline:
             try:
                 if not version:
                     found, version = self._api.snapshot(kind, namespace, labels=labels or None)
+                    self._listed[kind] = time.monotonic()
                     self._relist(kind, found)
                 stop = WatchStop()
                 with self._lock:
@@ -152,6 +164,7 @@ class Timeline:
                 if getattr(error, "code", 0) != 410:
                     self._note(kind, str(error))
                 version = ""
+                self._listed[kind] = math.inf
                 self._ended.wait(_PAUSE)
 
     def _relist(self, kind: str, found: list[Obj]) -> None:

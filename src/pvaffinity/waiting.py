@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from pvaffinity import durations, looking
@@ -38,6 +38,9 @@ from pvaffinity.looking import (
 )
 from pvaffinity.objects import Obj, Ref
 
+_BACK_OFF = 10.0
+"""Seconds in which a scheduler that goes again tries every pod: its longest back-off (pkg/scheduler/backend)."""
+
 _ASKED = 1.0
 """Seconds after which a stream is ended where there is a control: it is asked at every look."""
 
@@ -52,7 +55,9 @@ class Control(Protocol):
             last: the object awaited, as last seen.
         """
 
-    def why_nothing(self, ref: Ref, budget: Budget, last: Obj | None) -> str:
+    def why_nothing(
+        self, ref: Ref, budget: Budget, last: Obj | None, nodes: Collection[str] = (), *, volume: bool = False
+    ) -> str:
         """Why nothing can be expected of the cluster at the moment; "" where a control did what was awaited."""
 
 
@@ -81,30 +86,49 @@ def until(
     Raises:
         WaitTimeout: not met within the budget.
         WaitUnknown: not met, which judges nobody: it could not be looked at when the budget was over, surroundings kept
-            the object from it, or the control did not do it either.
+            the object from it, or the control did not do it either, or as late.
         WaitTerminal: it cannot be met any more, or the object was deleted or replaced (its UID changed).
         ApiError: the identity may not look.
     """
     wait = Looking(api, ref, condition, budget_of(condition.budget if budget is None else budget), timeline, evidence)
     if control is not None:
         wait.slice = _ASKED
-    why = ""
+    met, why = _until(wait, control)
+    if met is not None:
+        durations.note(wait.budget, time.monotonic() - wait.started)
+        return met
+    if control is not None:
+        why = why or control.why_nothing(ref, wait.budget, wait.last, condition.nodes)
+        why = why or _late(wait, control)
+        why = why or control.why_nothing(ref, wait.budget, wait.last, condition.nodes, volume=True)
+    raise wait.failure(WaitUnknown if why else WaitTimeout, f"was not {condition.name} within {wait.budget}", why)
+
+
+def _until(wait: Looking, control: Control | None) -> tuple[Obj | None, str]:
+    """What met the condition before the deadline; or None, and what of the last look is due to surroundings."""
+    name, why = wait.condition.name, ""
     for obj, look in wait.looks(strict=False):
         if look.state == "met":
-            durations.note(wait.budget, time.monotonic() - wait.started)
-            return obj or wait.last or {}
+            return obj or wait.last or {}, ""
         why = look.unjudged
         if look.state == "terminal":
-            raise wait.failure(WaitUnknown if why else WaitTerminal, f"can no longer become {condition.name}", why)
+            raise wait.failure(WaitUnknown if why else WaitTerminal, f"can no longer become {name}", why)
         if control is not None and (obstacle := control.obstacle(wait.last)):
-            raise wait.failure(WaitUnknown, f"cannot become {condition.name}", obstacle)
+            raise wait.failure(WaitUnknown, f"cannot become {name}", obstacle)
     if wait.ended:
-        raise wait.failure(WaitUnknown, f"was not seen {condition.name}", wait.ended)
+        raise wait.failure(WaitUnknown, f"was not seen {name}", wait.ended)
     if wait.trouble:
-        raise wait.failure(WaitUnknown, f"was not seen {condition.name} within {wait.budget}, nor looked at at its end")
-    if control is not None:
-        why = why or control.why_nothing(ref, wait.budget, wait.last)
-    raise wait.failure(WaitUnknown if why else WaitTimeout, f"was not {condition.name} within {wait.budget}", why)
+        raise wait.failure(WaitUnknown, f"was not seen {name} within {wait.budget}, nor looked at at its end")
+    return None, why
+
+
+def _late(wait: Looking, control: Control) -> str:
+    """Look again after the control got there, which may have taken what was down until then; why it is unknown."""
+    if wait.budget.name == "settle":  # nothing is awaited, so that nothing can be late
+        return ""
+    wait.deadline = time.monotonic() + _BACK_OFF
+    met, why = _until(wait, control)
+    return why if met is None else f"it came late, {time.monotonic() - wait.started:.0f} s after, as did a control"
 
 
 def never(

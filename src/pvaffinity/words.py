@@ -18,6 +18,3 @@ AFFINITY_CHECK = r"NodeAffinity check failed for volume .*no matching NodeSelect
 
 AUTHORISER = r"no relationship found between node"
 """What it says while the API server's Node authoriser does not know yet that the pod is the node's: it tries again."""
-
-VOLUME_ZONE = r"no available volume zone"
-"""What the scheduler says of nodes that a volume's zone *labels* exclude (plugin VolumeZone)."""
